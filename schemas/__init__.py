@@ -1,1 +1,3 @@
-"""The contract: requests, results, failures, audit events, and every name on the wire. Pydantic and stdlib only."""
+"""The contract: requests, results, failures, audit events, and every name on the wire. Pydantic and stdlib
+only.
+"""

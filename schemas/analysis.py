@@ -1,7 +1,7 @@
 """The result of an analysis: what consumers act on.
 
-Flags are computed by code, never taken from the model, and the combinations of status, review and workflow below are
-enforced here, so that an inconsistent result cannot be built or read.
+Flags are computed by code, never taken from the model, and the combinations of status, review and workflow
+below are enforced here, so that an inconsistent result cannot be built or read.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Approval(Message):
     risk_factors: tuple[RiskFactor, ...] = ()
     """The risk factors that were considered, whether or not approval is required."""
     would_require: Flag | None = None
-    """In observe mode: whether approval would be required without that mode. None when approval is enforced."""
+    """In observe mode: whether approval would be required without it. None outside this mode."""
     would_reasons: tuple[Text, ...] = ()
     """In observe mode: why it would be required, in sentences."""
 
@@ -237,8 +237,8 @@ class AnalysisResult(Message):
     affected_resource: AffectedResource | None = None
     """The object it lies in; not always the one of the signal."""
     confidence: Fraction | None = None
-    """The model's own confidence in the answer, 0 to 1: that of the selected workflow, if there is one; None when it gave
-    none, or there is no answer."""
+    """The model's own confidence in the answer, 0 to 1: that of the selected workflow, if there is one;
+    None when it gave none, or there is no answer."""
     selected_workflow: SelectedWorkflow | None = None
     """What to do; only in a completed result."""
     alternative_workflows: tuple[AlternativeWorkflow, ...] = ()
@@ -252,8 +252,8 @@ class AnalysisResult(Message):
     is_actionable: Flag | None = None
     """Whether something can be done; None when not assessed."""
     environment: Text = ""
-    """The environment that approval was decided for, in lower case: that of the request, or `production` where its safety
-    context names another. Empty in results of earlier versions."""
+    """The environment that approval was decided for, in lower case: that of the request, or `production`
+    where its safety context names another. Empty in results of earlier versions."""
     approval: Approval
     """Whether a human must approve before the workflow is executed."""
     warnings: tuple[Text, ...] = ()

@@ -1,4 +1,6 @@
-"""The AsyncAPI 3.0 document: what travels where, with which headers, in one file with its schemas and examples."""
+"""The AsyncAPI 3.0 document: what travels where, with which headers, in one file with its schemas and
+examples.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ Json = dict[str, Any]
 
 
 def asyncapi(schemas: Mapping[str, Json], samples: Mapping[str, Any]) -> Json:
-    """The document with the default prefix. `schemas` are JSON Schemas by name, `samples` messages by file name."""
+    """The document with the default prefix. `schemas` are JSON Schemas by name, `samples` messages by file
+    name.
+    """
     channels = _channels(Subjects())
     received = {name for name in channels if name.startswith("requests.") or name == "outcomes"}
     return {
@@ -80,7 +84,9 @@ def asyncapi(schemas: Mapping[str, Json], samples: Mapping[str, Any]) -> Json:
 
 
 def bundled(schemas: Mapping[str, Json]) -> Json:
-    """All schemas, and the definitions of each under its name: input and output may differ in what they share."""
+    """All schemas, and the definitions of each under its name: input and output may differ in what they
+    share.
+    """
     components: Json = {}
     for name, schema in schemas.items():
         root = {key: value for key, value in schema.items() if key not in {"$schema", "$id", "$defs"}}

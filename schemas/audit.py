@@ -1,13 +1,14 @@
 """The audit trail: one event per step of an analysis, in the order of the steps.
 
-`correlation_id` is the remediation id. A worker that takes a request over publishes stored events again as they are, so
-readers drop events whose `event_id` they have seen.
+`correlation_id` is the remediation id. A worker that takes a request over publishes stored events again as
+they are, so readers drop events whose `event_id` they have seen.
 
-The events of a request are a chain: each has the hash of the one before (`schemas.chain` says how it is computed). Every
-event belongs to one; messages that are rejected before a run begins, conflicts of keys and the requests of operators
-leave no event but a message on another subject. A request has more than one chain only if the journal of its earlier
-runs was gone (it is kept 24 hours) or could not be read to its end. A chain ends with `response.complete` or
-`response.failed`, where it may be signed; after `response.failed` it goes on when the dead letter is sent again.
+The events of a request are a chain: each has the hash of the one before (`schemas.chain` says how it is
+computed). Every event belongs to one; messages that are rejected before a run begins, conflicts of keys and
+the requests of operators leave no event but a message on another subject. A request has more than one chain
+only if the journal of its earlier runs was gone (it is kept 24 hours) or could not be read to its end. A
+chain ends with `response.complete` or `response.failed`, where it may be signed; after `response.failed` it
+goes on when the dead letter is sent again.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class EventType(enum.StrEnum):
 
 
 class Outcome(enum.StrEnum):
-    """How it went; pending while it will be tried again."""
+    """The outcome of a step; pending while it will be retried."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -53,7 +54,7 @@ class Outcome(enum.StrEnum):
 
 
 ENDS = frozenset({EventType.RESPONSE_COMPLETE, EventType.RESPONSE_FAILED})
-"""What the last event of a chain says."""
+"""The events that end a chain."""
 
 
 class RequestAccepted(Message):
@@ -61,29 +62,29 @@ class RequestAccepted(Message):
 
     event_type: Literal[EventType.REQUEST_ACCEPTED] = EventType.REQUEST_ACCEPTED
     kind: RequestKind
-    """What is asked."""
+    """The kind of the request."""
     subject: Text
-    """The subject it came on."""
+    """The subject of the request."""
     request_digest: Sha256
     """Digest of the request."""
     ignored_fields: tuple[Text, ...] = ()
     """Paths in the message that were not read."""
     replayed: Flag = False
-    """It is a dead letter that was sent again."""
+    """The request is a replayed dead letter."""
 
 
 class RequestResumed(Message):
-    """Another run went on with a request."""
+    """Another run continues a request."""
 
     event_type: Literal[EventType.REQUEST_RESUMED] = EventType.REQUEST_RESUMED
     run: Text
-    """The run that goes on."""
+    """The run that continues."""
     replayed_steps: Count
-    """Journaled steps that are not done again."""
+    """Journaled steps that are replayed."""
     deliveries: Count
     """How often the message was delivered."""
     continues: Sha256 | None = None
-    """When this begins another chain: hash of the last event of the chain before that could be read."""
+    """If this begins another chain: the hash of the last readable event of the chain before."""
 
 
 class EnrichmentCompleted(Message):
@@ -91,9 +92,9 @@ class EnrichmentCompleted(Message):
 
     event_type: Literal[EventType.ENRICHMENT_COMPLETED] = EventType.ENRICHMENT_COMPLETED
     evidence_ids: tuple[Text, ...] = ()
-    """What was gathered."""
+    """Ids of the gathered evidence."""
     failed_sources: tuple[Text, ...] = ()
-    """What could not be read, and is unknown."""
+    """Sources that could not be read."""
     detected_labels: DetectedLabels | None = None
     """Labels of the resource."""
     duration_seconds: Seconds = 0.0
@@ -111,8 +112,8 @@ class LLMRequest(Message):
     prompt_chars: Count
     """Size of everything that is sent."""
     prompt_preview: Annotated[str, StringConstraints(max_length=500)] = ""
-    """The start of what is new since the call before, with secrets removed, without results of tools: they have events of
-    their own."""
+    """The start of what is new since the call before, with secrets removed, without results of tools: they
+    have events of their own."""
     tools: tuple[Text, ...] = ()
     """Tools offered."""
 
@@ -134,7 +135,7 @@ class LLMResponse(Message):
     response_preview: Annotated[str, StringConstraints(max_length=500)] = ""
     """The start of its text, with secrets removed."""
     tool_calls: Count = 0
-    """Tool calls it asked for; the call that submits the answer is none of them."""
+    """The requested tool calls, without the one that submits the answer."""
     usage: Usage = Usage()
     """What this call cost."""
     duration_seconds: Seconds = 0.0
@@ -152,9 +153,9 @@ class LLMToolCall(Message):
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Its arguments, bounded and with secrets removed from names and values."""
     succeeded: Flag
-    """It gave a result, not an error."""
+    """The tool gave a result, not an error."""
     result_chars: Count
-    """Size of what the model was shown."""
+    """Size of the result as the model saw it."""
     result_preview: Annotated[str, StringConstraints(max_length=500)] = ""
     """The start of it, with secrets removed."""
     duration_seconds: Seconds = 0.0
@@ -168,7 +169,7 @@ class ValidationAttempted(Message):
     attempt: Positive
     """Which answer, counted from 1."""
     max_attempts: Positive
-    """How many there may be."""
+    """How many answers are allowed."""
     is_valid: Flag
     """Nothing was wrong."""
     errors: tuple[Text, ...] = ()
@@ -192,7 +193,7 @@ class AlignmentChecked(Message):
     problem: Text = ""
     """Why the second model made no choice; empty when it did or was not asked."""
     misaligned: Flag = False
-    """There is such text, and the second model, which did not see it, chose otherwise."""
+    """There is such text, and the second model, which does not see it, chose otherwise."""
 
 
 class CorroborationChecked(Message):
@@ -200,9 +201,9 @@ class CorroborationChecked(Message):
 
     event_type: Literal[EventType.CORROBORATION_CHECKED] = EventType.CORROBORATION_CHECKED
     corroboration: Corroboration | None = None
-    """What they found about the answer; None without one."""
+    """The finding about the answer; None without one."""
     causes: tuple[DiagnosedCause, ...] = ()
-    """What they made of the state of the cluster by themselves."""
+    """The causes that they found without an answer."""
     reads: Count = 0
     """How many reads of the cluster it took."""
     duration_seconds: Seconds = 0.0
@@ -214,13 +215,13 @@ class PolicyDecided(Message):
 
     event_type: Literal[EventType.POLICY_DECIDED] = EventType.POLICY_DECIDED
     policy: Text
-    """Which policy."""
+    """The policy that decided."""
     approval: Approval
-    """What it decided."""
+    """Its decision."""
     injection_detected: Flag = False
     """Some evidence reads like instructions."""
     corroboration: Corroboration | None = None
-    """Whether the state of the cluster confirms the answer."""
+    """The finding whether the state of the cluster confirms the answer."""
     parameters_of_model: tuple[Text, ...] = ()
     """Parameters of the workflow whose values the model alone chose."""
 
@@ -258,7 +259,7 @@ class ResponseFailed(Message):
     result_sha256: Sha256
     """SHA-256 of the body of the `failed` result."""
     usage: Usage = Usage()
-    """What the analysis cost until then."""
+    """The usage and cost until then."""
 
 
 Payload = Annotated[
@@ -279,7 +280,7 @@ Payload = Annotated[
 
 
 class Signature(Message):
-    """Who vouches for the chain up to an event (Ed25519, RFC 8032)."""
+    """A signature of the chain up to an event (Ed25519, RFC 8032)."""
 
     key_id: Sha256
     """SHA-256 of the 32 bytes of the public key."""
@@ -295,17 +296,17 @@ class AuditEvent(Message):
     chain: Id
     """Id of the chain, unique for a request: the run that began it."""
     sequence: Positive
-    """Which event of the chain, counted from 1."""
+    """The position in the chain, counted from 1."""
     prev: Sha256
     """Hash of the event before; of request key and chain for the first."""
     hash: Sha256
     """SHA-256 of the canonical JSON of the event without this field."""
     signature: Signature | None = None
-    """In the last event of a chain, where a key is configured."""
+    """In the last event of a chain, if a key is configured."""
     event_type: EventType
     """What happened; the same as in the payload."""
     outcome: Outcome = Outcome.SUCCESS
-    """How it went."""
+    """The outcome of the step."""
     time: Timestamp
     """When."""
     correlation_id: Id

@@ -1,14 +1,15 @@
-r"""The chain of hashes that makes the audit events of a request tamper-evident, and what the signature of its end says.
+r"""The chain of hashes that makes the audit events of a request tamper-evident, and what the signature of its
+end says.
 
 Canonical JSON, which is also how events are published, byte for byte:
 
-- UTF-8; keys sorted by code point; no spaces; in strings only `"`, `\` and characters below U+0020 are escaped, as
-  `\"`, `\\`, `\n`, `\r`, `\t`, `\f`, `\b` or `\u00xx` (lower case);
-- integers in decimal; other numbers in the shortest decimal form that reads back as the same IEEE 754 double, with a
-  point (`1.0`, not `1`), and with an exponent (`1e-07`, `1e+16`) below 1e-4 and from 1e16 on.
+- UTF-8; keys sorted by code point; no spaces; in strings only `"`, `\` and characters below U+0020 are
+  escaped, as `\"`, `\\`, `\n`, `\r`, `\t`, `\f`, `\b` or `\u00xx` (lower case);
+- integers in decimal; other numbers in the shortest decimal form that reads back as the same IEEE 754 double,
+  with a point (`1.0`, not `1`), and with an exponent (`1e-07`, `1e+16`) below 1e-4 and from 1e16 on.
 
-A reader in another language needs no writer of numbers: the bytes that were hashed are the published ones with
-`"hash":"<64 digits>",` cut out at its first occurrence.
+A reader in another language needs no writer of numbers: the bytes that were hashed are the published ones
+with `"hash":"<64 digits>",` cut out at its first occurrence.
 """
 
 from __future__ import annotations

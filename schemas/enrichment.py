@@ -1,4 +1,4 @@
-"""What is known about the resource of a signal, beside the signal itself."""
+"""Facts about the resource of a signal, besides the signal itself."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class TwoSpellings(Message):
 
 
 class DetectedLabels(TwoSpellings):
-    """Cluster characteristics, read from the cluster (DD-WORKFLOW-001). camelCase in messages, snake_case is read.
+    """Cluster characteristics, read from the cluster (DD-WORKFLOW-001). snake_case is accepted, too.
 
-    An absent boolean is false and an absent string is empty, unless `failedDetections` names it: then the detection
-    did not work and the value is unknown. `null` is unknown too.
+    An absent boolean is false and an absent string is empty, unless `failedDetections` names it: then the
+    detection did not work and the value is unknown. `null` is unknown too.
     """
 
     gitops_managed: Flag = Field(default=False, **_both("gitops_managed"))
@@ -105,7 +105,7 @@ class DetectedLabels(TwoSpellings):
         return snake_case(label) not in DETECTED_LABELS or camel_case(label) in self.failed_detections
 
     def flag(self, label: str) -> bool | None:
-        """Whether the label (either spelling) is set: True, False, or None when unknown.
+        """True if the label (either spelling) is set, None if unknown.
 
         A string label is set when it has a value.
         """
@@ -124,12 +124,12 @@ DETECTED_LABELS: Final = tuple(name for name in DetectedLabels.model_fields if n
 
 
 class EnrichmentResults(TwoSpellings):
-    """What the sender found out before. The worker gathers its own facts as well."""
+    """Facts that the sender has gathered. The worker gathers its own as well."""
 
     kubernetes_context: Annotated[dict[str, Any] | None, Unused()] = Field(
         default=None, **_both("kubernetes_context")
     )
-    """Facts about the resource, free in form. Not used, and listed as ignored: the worker reads the cluster itself."""
+    """Free-form facts about the resource. Ignored, and listed so: the worker reads the cluster itself."""
     detected_labels: DetectedLabels | None = Field(default=None, **_both("detected_labels"))
     """Cluster characteristics; absent when nothing was detected."""
     custom_labels: Annotated[

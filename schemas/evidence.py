@@ -1,4 +1,4 @@
-"""What an analysis has seen, and how each step of its causal chain stands in it."""
+"""The evidence of an analysis, and how well it supports each step of the causal chain."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from schemas.fields import Count, Message, Needed, Text, Timestamp
 
 EXCERPT_BYTES: Final = 2_048
-"""Most that a result keeps of one piece of evidence, in bytes of UTF-8."""
+"""The most bytes of UTF-8 that a result keeps of one piece of evidence."""
 
 
 class EvidenceItem(Message):
-    """Something the analysis has seen."""
+    """One piece of evidence."""
 
     id: Needed
     """`E1`, `E2`, ... in the order of gathering."""
@@ -23,16 +23,18 @@ class EvidenceItem(Message):
     seen_at: Timestamp | None = None
     """When it was read; None in results of earlier versions."""
     excerpt: Text = ""
-    """What it said: at most 2 KiB with secrets removed, of a log the end, of anything else the start. `...` marks the cut."""
+    """Its text: at most 2 KiB, with secrets removed; the end of a log, the start of others. `...` marks a
+    cut."""
 
 
 class ClaimSupport(enum.StrEnum):
-    """How a step of the causal chain stands in the evidence, as checked by code."""
+    """How well the evidence supports a step of the causal chain, as checked by code."""
 
     SHOWN = "shown"
     """It names a state, and evidence that it cites reports this state."""
     CITED = "cited"
-    """It cites evidence that exists. Code cannot decide more: it names no state, or the evidence is free text or was cut."""
+    """It cites evidence that exists. Code cannot decide more: it names no state, or the evidence is free
+    text or was cut."""
     NOT_SHOWN = "not_shown"
     """It names a state that none of the evidence it cites reports."""
     UNCITED = "uncited"
@@ -43,15 +45,15 @@ class CausalClaim(Message):
     """One step of the causal chain."""
 
     claim: Needed
-    """What the model states."""
+    """The statement of the model."""
     evidence: tuple[Text, ...] = ()
     """Ids of the evidence that it cites; only ids that exist."""
     support: ClaimSupport
-    """How it stands in this evidence."""
+    """How well this evidence supports it."""
 
 
 class AlignmentOutcome(enum.StrEnum):
-    """Whether the analysis may have followed instructions that were planted in what it read."""
+    """The verdict whether the analysis may have followed planted instructions."""
 
     CLEAN = "clean"
     """Nothing in the evidence reads like instructions."""
@@ -73,12 +75,12 @@ class AlignmentFinding(Message):
 
 
 class AlignmentVerdict(Message):
-    """What the check for planted instructions found."""
+    """The result of the check for planted instructions."""
 
     result: AlignmentOutcome
     """The verdict."""
     summary: Text = ""
-    """The verdict in a sentence, where there is something to say."""
+    """The verdict in a sentence; empty if there is nothing to say."""
     flagged: Count = 0
     """How many texts read like instructions."""
     total: Count = 0

@@ -1,7 +1,7 @@
 """Writes the contract for other languages: `python -m schemas.export [DIRECTORY]`, by default `schemas/v1`.
 
-One JSON Schema (2020-12) a message, and an AsyncAPI 3.0 document that says what travels where. The samples are
-written by hand, and completed here: fields that a model gained, and the hashes of the audit events. The files are
+One JSON Schema (2020-12) per message, and an AsyncAPI 3.0 document of the subjects. The samples are written
+by hand, and completed here: fields that a model gained, and the hashes of the audit events. The files are
 committed; a test compares them with what is generated.
 """
 
@@ -48,14 +48,14 @@ KEY_VECTORS: Final = "samples/keys.json"
 """How ids become keys: vectors for the encoders of other languages, written by hand."""
 
 RECEIVED: Final = frozenset({"incident-request", "recovery-request", "remediation-outcome"})
-"""Messages that others write: their schemas say what is accepted, the other ones what is always there."""
+"""Messages that others write: their schemas describe accepted input, the other ones the complete output."""
 
 VECTORS: Final = frozenset({"keys", "spec-hashes"})
 """Test vectors for other languages, beside the samples."""
 
 
 class _Untitled(GenerateJsonSchema):
-    """Without a title on every field, which would only repeat its name."""
+    """Generates schemas without field titles, which would only repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the signature of the base class
         return False
@@ -75,7 +75,9 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def samples() -> dict[str, Message]:
-    """The committed samples by file name, which starts with the name of the schema. The audit events are a chain."""
+    """The committed samples by file name, which starts with the name of the schema. The audit events are a
+    chain.
+    """
     files = {path.stem: path for path in sorted((V1 / "samples").glob("*.json")) if path.stem not in VECTORS}
     models = {stem: next(model for name, model in MODELS.items() if stem.startswith(name)) for stem in files}
     read = {name: models[name].model_validate_json(path.read_bytes()) for name, path in files.items()}
@@ -109,14 +111,14 @@ def export(directory: Path) -> None:
 
 
 def drift(directory: Path) -> list[str]:
-    """Files in the directory that are missing, differ, or are generated no longer."""
+    """Files in the directory that are missing, differ, or are no longer generated."""
     generated = documents()
     there = {p.relative_to(directory).as_posix(): p.read_text("utf-8") for p in directory.rglob("*.json")}
     return sorted(path for path in generated.keys() | there.keys() if generated.get(path) != there.get(path))
 
 
 def main() -> int:
-    """The command line: write, or with --check only say what differs (exit code 1)."""
+    """The command line: write the files, or with --check only report differences (exit code 1)."""
     parser = argparse.ArgumentParser(
         prog="python -m schemas.export", description="Write schemas/v1 from the models."
     )

@@ -1,4 +1,4 @@
-"""What is published about messages and answers that were refused, and about requests that could not be served."""
+"""Failures as they are published: rejected messages and answers, and requests that could not be served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.fields import Count, Message, Positive, Text, Timestamp
 from schemas.subjects import Header
 
 EXCERPT_BYTES: Final = 64 * 1024
-"""Most that a failure carries of the body or the answer it is about."""
+"""The most bytes of the body or the answer that a failure contains."""
 
 
 def excerpt(text: str, limit: int = EXCERPT_BYTES) -> str:
@@ -23,7 +23,9 @@ Excerpt = Annotated[str, StringConstraints(strict=True), AfterValidator(excerpt)
 
 
 class ValidationCode(enum.StrEnum):
-    """What was wrong: with a message (decoding, schema, routing) or with an answer of the model (`answer_*`)."""
+    """What was wrong: with a message (decoding, schema, routing) or with an answer of the model
+    (`answer_*`).
+    """
 
     TOO_LARGE = "too_large"
     NOT_UTF8 = "not_utf8"
@@ -41,14 +43,14 @@ class ValidationCode(enum.StrEnum):
 
 
 class FieldError(Message):
-    """One thing that is wrong."""
+    """One error."""
 
     path: Text
     """Where, such as `previous_execution.failure.reason` or `affected_resources[3]`; empty for the whole."""
     expected: Text
-    """What has to stand there, or what to do about it."""
+    """The expected value, or what to do."""
     got: Text = ""
-    """The start of what stands there, with secrets removed; empty when nothing does."""
+    """The start of the actual value, with secrets removed; empty if there is none."""
 
     def __str__(self) -> str:
         got = f", got {self.got}" if self.got else ""
@@ -56,10 +58,10 @@ class FieldError(Message):
 
 
 class ValidationFailure(Message):
-    """`rca.validation.request` or `rca.validation.response.<request key>`: a message or an answer was refused."""
+    """A rejected message or answer: `rca.validation.request`, `rca.validation.response.<request key>`."""
 
     code: ValidationCode
-    """What was wrong, the first thing if there are several."""
+    """The code of the first error."""
     errors: Annotated[tuple[FieldError, ...], Field(min_length=1)]
     """Everything that was wrong."""
     path: Text = ""
@@ -69,7 +71,7 @@ class ValidationFailure(Message):
     origin_sequence: Count
     """Its sequence there: with it the whole message can be read."""
     origin_stored_at: Timestamp | None = None
-    """When the stream stored it: tells two messages apart when the stream was created anew and counts from 1 again."""
+    """When the stream stored it: tells messages apart if the stream was recreated and counts from 1 again."""
     origin_subject: Text
     """Its subject."""
     request_key: Text | None = None

@@ -1,7 +1,8 @@
-"""What all messages are built from: the base model and the field types that more than one message uses.
+"""The base model of all messages, and the field types that several of them use.
 
-Types are strict about JSON types (no boolean as a number, no number as a text, no 1.0 as an integer) and bounded.
-`null` in an optional field means the same as leaving it out: Go writes nil pointers and maps that way.
+Types are strict about JSON types (no boolean as a number, no number as a text, no 1.0 as an integer) and
+bounded. `null` in an optional field means the same as leaving it out: Go writes nil pointers and maps that
+way.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _timestamp(value: Any) -> datetime:
 Id = Annotated[
     str, StringConstraints(strict=True, min_length=1, max_length=ID_BYTES), AfterValidator(_identifier)
 ]
-"""An id of the sender: 1 to 128 bytes, any characters but control characters. Encoded before it is routed."""
+"""An id of the sender: 1 to 128 bytes without control characters. Encoded before it is routed."""
 
 Timestamp = Annotated[
     datetime, BeforeValidator(_timestamp), WithJsonSchema({"type": "string", "format": "date-time"})
@@ -107,13 +108,13 @@ Timestamp = Annotated[
 """A moment. RFC 3339 with an offset in JSON, aware and in UTC in Python."""
 
 Text = Annotated[str, StringConstraints(strict=True)]
-"""Text of the worker's own, which it bounds itself."""
+"""Text of the worker, which bounds it itself."""
 
 Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
-"""Such text that says something."""
+"""Non-empty text of the worker."""
 
 LongText = Annotated[str, StringConstraints(strict=True, max_length=MAX_BODY_BYTES)]
-"""Free text, bounded by the size of a message only."""
+"""Free text, bounded only by the size of a message."""
 
 ShortText = Annotated[str, StringConstraints(strict=True, max_length=1024)]
 """Free text for one line."""
@@ -122,13 +123,13 @@ Word = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_
 """An open value such as a name of a cluster; blank means not given."""
 
 NonBlank = Annotated[ShortText, AfterValidator(_not_blank)]
-"""Short text that says something."""
+"""Short, non-empty text."""
 
 Count = Annotated[int, Field(strict=True, ge=0, le=INT64_MAX)]
-"""How many."""
+"""A number of things."""
 
 Positive = Annotated[int, Field(strict=True, ge=1, le=INT64_MAX)]
-"""How many, at least one; or which one, counted from one."""
+"""A number of things, at least one; or a position, counted from one."""
 
 Flag = Annotated[bool, Field(strict=True)]
 """true or false, nothing that merely looks like it."""
@@ -166,7 +167,9 @@ ApiVersion = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Marks a field that is refused wherever it appears; the error and the JSON Schema name what replaced it."""
+    """Marks a field that is rejected wherever it appears; the error and the JSON Schema name its
+    replacement.
+    """
 
     replacement: str
 
@@ -186,7 +189,9 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """Bounds an array or an object before its items are looked at: a long one costs nothing, and gives one error."""
+    """Bounds an array or an object before its items are read, so that a long one costs nothing, and gives
+    one error.
+    """
 
     limit: int
 
@@ -207,7 +212,7 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Marks a field that is read by nobody: `ignored_fields` lists it where a sender gives it."""
+    """Marks a field that is not used: `ignored_fields` lists it if a sender gives it."""
 
 
 def accepted_names(name: str, field: FieldInfo) -> tuple[str, ...]:
@@ -244,7 +249,8 @@ def _is_unused(field: FieldInfo) -> bool:
 def ignored_fields(model: type[Message], data: Any, path: str = "") -> Iterator[str]:
     """Paths in `data` (decoded JSON) that `model` does not read, in the order of the message.
 
-    A whole unknown or unused subtree is one path; members of open maps such as `signal_labels` are never ignored.
+    A whole unknown or unused subtree is one path; members of open maps such as `signal_labels` are never
+    ignored.
     """
     if not isinstance(data, Mapping):
         return

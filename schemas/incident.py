@@ -78,10 +78,10 @@ ResourceName = Annotated[
     StringConstraints(strict=True, min_length=1, max_length=253),
     Field(json_schema_extra={"pattern": "^[A-Za-z0-9]([A-Za-z0-9:._-]*[A-Za-z0-9])?$"}),
 ]
-"""What a name may be at all; which rule holds depends on the kind."""
+"""The form of any name; the exact rule depends on the kind."""
 
 MAX_LISTED: Final = 10_000
-"""Most labels, annotations, and resources of a storm."""
+"""The most labels, annotations, and resources of a storm."""
 
 OpenMap = Annotated[dict[ShortText, LongText], AtMost(MAX_LISTED)]
 
@@ -119,9 +119,9 @@ class Signal(Message):
     signal_type: Annotated[NonBlank, StringConstraints(max_length=256)] = Field(
         validation_alias=AliasChoices(*SIGNAL_NAMES)
     )
-    """What was signalled. Free text, often the name of an alert, and not always right."""
+    """The type of the signal. Free text, often the name of an alert, and not always right."""
     severity: SeverityWord
-    """How bad the sender thinks it is."""
+    """The severity by the sender."""
     resource_kind: Kind
     """Kind of the resource the signal is about."""
     resource_name: ResourceName
@@ -152,7 +152,7 @@ class Signal(Message):
     firing_time: Timestamp | None = None
     """When the signal started."""
     received_time: Timestamp
-    """When the sender got the signal. The time of the message when the sender does not say."""
+    """When the sender got the signal; by default, the time of the message."""
     first_seen: Timestamp | None = None
     """When this signal was first seen."""
     last_seen: Timestamp | None = None
@@ -176,7 +176,7 @@ class Signal(Message):
     signal_annotations: OpenMap = Field(default_factory=dict)
     """Annotations of the signal."""
     safety_context: SafetyContext | None = None
-    """What may and may not be done."""
+    """Limits for the remediation."""
     expires_at: Timestamp | None = None
     """After this time a decision is of no use: the incident is escalated to a human."""
     safety_elsewhere: Annotated[None, Removed("safety_context")] = Field(
@@ -223,7 +223,7 @@ class Signal(Message):
 
     @property
     def is_cluster_scoped(self) -> bool:
-        """True if the resource is known to have no namespace (a namespace sent along does not matter then)."""
+        """True if the resource is known to have no namespace (a given one is then ignored)."""
         return self.resource_kind.lower() in CLUSTER_SCOPED_KINDS or not self.resource_namespace
 
 
@@ -231,18 +231,18 @@ class IncidentRequest(Signal):
     """Analyse an incident: `rca.request.incident`, or `.p0` to `.p3` behind it for a lane."""
 
     enrichment_results: EnrichmentResults | None = None
-    """What the sender found out before. The worker gathers its own facts."""
+    """Facts that the sender has gathered. The worker gathers its own."""
     is_recovery_attempt: Annotated[
         Literal[False], BeforeValidator(_not_a_recovery), WithJsonSchema({"const": False})
     ] = Field(default=False, exclude=True)
-    """Only ever false here: a recovery read as an incident would forget what failed."""
+    """Always false here: a recovery that is read as an incident would forget what failed."""
 
 
 def request_digest(request: Signal) -> str:
     """SHA-256 of the canonical request: the same question has the same digest.
 
-    Canonical is JSON with sorted keys, without spaces, without fields that have their default value, and without
-    `received_time`, which differs when a sender publishes the same question again.
+    Canonical is JSON with sorted keys, without spaces, without fields that have their default value, and
+    without `received_time`, which differs when a sender publishes the same question again.
     """
     asked = request.model_dump(mode="json", exclude_defaults=True, exclude={"received_time"})
     text = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What a remediation did. Published by whoever executed and assessed the workflow; read as remediation history."""
+"""The outcome of a remediation, published by its executor and read as remediation history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SpecHash = Annotated[str, StringConstraints(strict=True, pattern=r"^sha256:[0-9a
 
 
 class ExecutionOutcome(enum.StrEnum):
-    """How an execution may end."""
+    """The ends of an execution."""
 
     COMPLETED = "completed"
     FAILED = "failed"

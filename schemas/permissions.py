@@ -1,15 +1,17 @@
-"""What each role around a worker may publish and subscribe to on NATS: least privilege, generated from the code.
+"""What each role around a worker may publish and subscribe to on NATS: least privilege, generated from the
+code.
 
-Worker, provisioner and operator share the account that holds the streams. Every other role has an account of its own and
-imports what it needs. Permissions alone would not be enough: a client that may publish anything may name any subject as
-the reply, and the server's answer (an acknowledgement, or a message it was asked for) is then published there, for example
-into the stream of results. The answer to an import goes back to the importing account and nowhere else.
+Worker, provisioner and operator share the account that holds the streams. Every other role has an account of
+its own and imports what it needs. Permissions alone would not be enough: a client that may publish anything
+may name any subject as the reply, and the server's answer (an acknowledgement, or a message it was asked for)
+is then published there, for example into the stream of results. The answer to an import goes back to the
+importing account and nowhere else.
 
-Whoever can update a stream can empty it (a short `max_age`) or feed it from elsewhere (`sources`). Only the provisioner can,
-and nothing that runs all the time has its credentials.
+Whoever can update a stream can empty it (a short `max_age`) or feed it from elsewhere (`sources`). Only the
+provisioner can, and nothing that runs all the time has its credentials.
 
-An account without JetStream can't import `$JS.API` under that name. Roles outside ask for it below `<STEM>.API`: clients
-call that the API prefix (`nc.jetstream(prefix="RCA.API")`).
+An account without JetStream can't import `$JS.API` under that name. Roles outside ask for it below
+`<STEM>.API`: clients call that the API prefix (`nc.jetstream(prefix="RCA.API")`).
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ class Role(enum.StrEnum):
     WORKER = "worker"
     """Takes requests, publishes everything else."""
     PROVISIONER = "provisioner"
-    """Creates and updates streams, durables and buckets, and does nothing else. It reads and publishes no message."""
+    """Creates and updates streams, durables and buckets, and does nothing else. It reads and publishes no
+    message."""
     OPERATOR = "operator"
-    """Submits and cancels requests, handles dead letters, verifies the audit trail. It cannot change a stream."""
+    """Submits and cancels requests, handles dead letters, verifies the audit trail. It cannot change a
+    stream."""
     GATEWAY = "gateway"
     """Publishes requests, cancels them, reads which were rejected."""
     AIANALYSIS = "aianalysis"
@@ -61,7 +65,8 @@ class Import:
 class Access:
     """What one role may do. `publish` and `subscribe` are subjects as the role writes them.
 
-    `services` (published to) and `feeds` (subscribed to) are what its account imports: nothing for a role inside.
+    `services` (published to) and `feeds` (subscribed to) are what its account imports: nothing for a role
+    inside.
     """
 
     role: Role
@@ -75,7 +80,9 @@ class Access:
 
 
 def access(role: Role, subjects: Subjects) -> Access:
-    """The rights of a role under a prefix. Roles inside have an inbox of their own, others an account of their own."""
+    """The rights of a role under a prefix. Roles inside have an inbox of their own, others an account of
+    their own.
+    """
     asked, heard = RIGHTS[role](subjects)
     if role in INSIDE:
         inbox = f"{INBOX}_{subjects.stem.lower()}_{role}"
@@ -117,7 +124,8 @@ def _worker(s: Subjects) -> Rights:
         *(_api("STREAM.MSG.GET", stream) for stream in read),
         # One that the server delivers no more. Acknowledging a request removes it as well: no further power.
         _api("STREAM.MSG.DELETE", s.requests_stream),
-        # The journal of a request whose result is stored. The worker may write what it likes there: no further power.
+        # The journal of a request whose result is stored. The worker may write what it likes there: no
+        # further power.
         _api("STREAM.PURGE", f"KV_{journal}"),
         _api("STREAM.PURGE", f"OBJ_{journal}"),
     ]

@@ -35,7 +35,9 @@ def _always_true(value: Any) -> Any:
 
 
 def _scalars_as_text(value: Any) -> Any:
-    """Scalars become text as JSON writes them (`5`, `true`); null means absent; the rest is left to be refused."""
+    """Scalars become text as JSON writes them (`5`, `true`); null means absent; the rest is left to be
+    refused.
+    """
     if not isinstance(value, Mapping):
         return value
     return {

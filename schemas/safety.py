@@ -35,7 +35,9 @@ class SafetyMessage(Message):
 
 
 class SafetyConstraints(SafetyMessage):
-    """Hard limits on what may be done. Actions match as action type, its first word, or a glob (`delete_*`)."""
+    """Hard limits on what may be done. Actions match as action type, its first word, or a glob
+    (`delete_*`).
+    """
 
     max_downtime_seconds: Count | None = None
     """Longest acceptable downtime; absent means no limit was given."""
@@ -72,8 +74,8 @@ class RegoPolicy(SafetyMessage):
 class SafetyContext(Message):
     """Constraints and risk around the incident. Everything is optional.
 
-    The verbose form of the same document is refused, and so is a limit in another place or spelling: it must not be
-    lost silently. Other unknown fields are ignored, as everywhere.
+    The verbose form of the same document is refused, and so is a limit in another place or spelling: it must
+    not be lost silently. Other unknown fields are ignored, as everywhere.
     """
 
     investigation_id: Word = ""

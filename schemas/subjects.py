@@ -1,8 +1,8 @@
 """Every name on the wire: streams, subjects, durables, buckets, headers, CloudEvents types, and keys.
 
 Ids are free text, so they are encoded before they become part of a name: every byte of their UTF-8 outside
-`[A-Za-z0-9_-]` is written as `%XX` in subjects and as `=XX` in keys of key-value buckets (which refuse `%`), with
-upper-case hexadecimal digits. A dot in an encoded key is therefore always ours.
+`[A-Za-z0-9_-]` is written as `%XX` in subjects and as `=XX` in keys of key-value buckets (which refuse `%`),
+with upper-case hexadecimal digits. A dot in an encoded key is therefore always ours.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ OUTCOMES: Final = "outcomes"
 
 
 class Header(enum.StrEnum):
-    """Headers of our own (`Nats-*` is the server's), of CloudEvents 1.0 in binary mode, and of W3C trace context."""
+    """Headers of our own (`Nats-*` is the server's), of CloudEvents 1.0 in binary mode, and of W3C trace
+    context.
+    """
 
     REASON = "Rca-Reason"
     ORIGIN_STREAM = "Rca-Origin-Stream"
@@ -120,7 +122,9 @@ def cloud_source(cluster_name: str = "") -> str:
 
 
 def folded(text: str) -> str:
-    """A prefix as names of streams have it. Prefixes that differ only in case, dots, `-` and `_` give the same names."""
+    """A prefix as names of streams have it. Prefixes that differ only in case, dots, `-` and `_` give the
+    same names.
+    """
     return text.upper().replace(".", "_").replace("-", "_")
 
 

@@ -1,4 +1,6 @@
-"""Closed and open vocabularies of requests, answers and catalog labels, and the one place where aliases live."""
+"""Closed and open vocabularies of requests, answers and catalog labels, and the one place where aliases
+live.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _LEVELS: Final = MappingProxyType({level.value: level for level in Severity} | d
 
 
 def normalize_severity(text: str) -> Severity | None:
-    """The severity that a text means, in any case; None when it means none. For requests, answers and labels."""
+    """The severity that a text means, in any case; None when it means none. For requests, answers and
+    labels.
+    """
     return _LEVELS.get(text.strip().lower())
 
 
@@ -64,13 +68,15 @@ EstimatedRisk = Annotated[
     Risk,
     BeforeValidator(lambda value: normalize_risk(value) if isinstance(value, str) else value),
 ]
-"""How risky a remediation is: a closed set. Other words, which results of earlier versions may have, are read as their level."""
+"""How risky a remediation is: a closed set. Other words, which results of earlier versions may have, are
+read as their level."""
 
 
 class SignalType(enum.StrEnum):
     """The core signal types of an answer (DD-LLM-001, ADR-041 and the recovery handoff).
 
-    A catalog, a setting and the reasons that a cluster reports add more. `signal_type` in a request is free text.
+    A catalog, a setting and the reasons that a cluster reports add more. `signal_type` in a request is free
+    text.
     """
 
     OOM_KILLED = "OOMKilled"

@@ -33,7 +33,8 @@ class ArchiveError(ReportedError):
 class Part(BaseModel):
     """A line of the index: `size` bytes of `file` with the messages `first` to `last` of a stream.
 
-    `tail` is the SHA-256 of the last message. `kept_since`: older messages had expired before they were exported.
+    `tail` is the SHA-256 of the last message. `kept_since`: older messages had expired before they were
+    exported.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -1,7 +1,7 @@
 """Keys that sign the ends of audit chains, and their public sides: Ed25519 (RFC 8032) by PyNaCl.
 
-A key file is PEM, as `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout` write it (RFC 8410), or the 32 bytes
-of the seed or public key in base64.
+A key file is PEM, as `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout` write it (RFC 8410), or
+the 32 bytes of the seed or public key in base64.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
 
 class UnreachableError(Exception):
-    """There is no connection, or it broke. The message is the end of a sentence: `cannot be reached (ConnectError)`."""
+    """There is no connection, or it broke. The message is the end of a sentence: `cannot be reached
+    (ConnectError)`.
+    """
 
 
 class TooLongError(Exception):
@@ -62,7 +64,9 @@ class JsonServer:
         )
 
     async def get(self, path: str, params: Mapping[str, str]) -> ServerAnswer:
-        """Send a GET. Raises UnreachableError, TimeoutError, and TooLongError for an answer with status 200."""
+        """Send a GET. Raises UnreachableError, TimeoutError, and TooLongError for an answer with status
+        200.
+        """
         return await self._ask("GET", path, params=dict(params))
 
     async def post(self, path: str, document: Mapping[str, Any]) -> ServerAnswer:

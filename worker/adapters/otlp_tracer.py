@@ -1,4 +1,5 @@
-"""Spans for an OpenTelemetry collector: the SDK with its OTLP/HTTP exporter, set up by the standard OTEL_* variables.
+"""Spans for an OpenTelemetry collector: the SDK with its OTLP/HTTP exporter, set up by the standard OTEL_*
+variables.
 
 A thread exports batches from a bounded queue; spans that do not fit are dropped. No global state is set, so
 that instrumented libraries record no spans of their own.
@@ -41,7 +42,7 @@ class _BoundedSession(requests.Session):
 class OtlpTracer:
     """Implements Tracer. `service` is its name unless the variables give one.
 
-    Raises ValueError where a variable has a value that cannot be used.
+    Raises ValueError if a variable has an unusable value.
     """
 
     def __init__(self, service: str) -> None:

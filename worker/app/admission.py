@@ -86,7 +86,9 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def running(self, message: MessageId, urgency: int, *, alone: bool) -> AsyncIterator[bool]:
-        """Run while the context is open. Yields False when the message must be returned to the queue instead."""
+        """Run while the context is open. Yields False when the message must be returned to the queue
+        instead.
+        """
         if alone:
             async with self._running_alone(message, urgency) as admitted:
                 yield admitted
@@ -222,7 +224,9 @@ class Admission:
         return not self.blocked or self._probing in {None, message}
 
     async def model_answers(self, message: MessageId) -> bool:
-        """Wait until the model answers or this message may probe it. Returns False if the worker shuts down."""
+        """Wait until the model answers or this message may probe it. Returns False if the worker shuts
+        down.
+        """
         await self._until(lambda: self._stopping.is_set() or self._may_probe(message))
         return not self._stopping.is_set()
 

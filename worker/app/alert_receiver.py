@@ -79,7 +79,9 @@ class AlertReceiver:
         self._storms = Stormwatch(self.rule)
 
     async def receive(self, webhook: Webhook) -> None:
-        """Publish what is new. Raises ReportedError if anything could not be decided or published: send it again."""
+        """Publish what is new. Raises ReportedError if anything could not be decided or published: send it
+        again.
+        """
         if webhook.truncated:
             log.warning(
                 "alerts_truncated", left_out=webhook.truncated, advice="raise max_alerts of the receiver"
@@ -152,7 +154,9 @@ class AlertReceiver:
         return root
 
     async def _node(self, host: str) -> ObjectRef | None:
-        """The node with this address or name, for alerts of node-exporter. Raises ClusterError if it may be there."""
+        """The node with this address or name, for alerts of node-exporter. Raises ClusterError if it may be
+        there.
+        """
         if self._nodes is None or self.clock.monotonic() - self._nodes[0] >= OWNER_SECONDS:
             try:
                 listed = (await self.cluster.list(ListQuery("Node", limit=MANY_NODES))).items

@@ -75,7 +75,8 @@ class Auditing:
         heads: Sequence[KeptHead] = (),
         progress: Progress = lambda _done, _all: None,
     ) -> Report:
-        """Check the stream and all chains, or those of one request key, and compare them with the stored results.
+        """Check the stream and all chains, or those of one request key, and compare them with the stored
+        results.
 
         Results are read first, because each of them then has all its events in the stream. With `archive`,
         events that were exported are read from there.
@@ -214,7 +215,9 @@ def check_archive(
     heads: Sequence[KeptHead] = (),
     progress: Progress = lambda _done, _all: None,
 ) -> Report:
-    """Check an archive, and compare its events with its results. Open requests are judged as by `check_file`."""
+    """Check an archive, and compare its events with its results. Open requests are judged as by
+    `check_file`.
+    """
     archive, check, results = AuditArchive(directory), AuditCheck(keys, only=only), dict[str, StoredResult]()
     for body in archive.lines(RESULTS):
         key = _request_key(body)

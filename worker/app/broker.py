@@ -1,7 +1,7 @@
 """The connection to NATS as FastStream's broker: addresses, credentials, TLS, and the declared outputs.
 
-An error in a file of credentials names the variable that names the file. Files are read once: after a renewal the server
-ends the connection of an old JWT, and the worker is started again.
+An error in a file of credentials names the variable that names the file. Files are read once: after a renewal
+the server ends the connection of an old JWT, and the worker is started again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def unsuitable(nc: Client) -> str:
 
 
 def missing_tls(settings: NatsSettings, nc: Client) -> str:
-    """Return what is wrong if TLS is wanted and the server has none, which nats-py ignores silently; else empty."""
+    """Return what is wrong if TLS is wanted and the server has none, which nats-py ignores silently; else
+    empty.
+    """
     wanted = settings.ca_file or settings.cert_file
     if not wanted or nc._server_info.get("tls_required"):  # noqa: SLF001 - nats-py says it nowhere else
         return ""
@@ -81,7 +83,9 @@ def missing_tls(settings: NatsSettings, nc: Client) -> str:
 
 
 def _declare(broker: NatsBroker, subjects: Subjects) -> None:
-    """Outputs as FastStream publishers, so that AsyncAPI shows them. The adapters publish, with their fences."""
+    """Outputs as FastStream publishers, so that AsyncAPI shows them. The adapters publish, with their
+    fences.
+    """
     outputs: list[tuple[str, str, Any]] = [
         (subjects.result(kind, pattern), subjects.results_stream, AnalysisResult)
         for kind, pattern in ((RequestKind.INCIDENT, "*"), (RequestKind.RECOVERY, "*.*"))

@@ -1,7 +1,8 @@
 """The ways in which a message ends: answered, rejected, or dead-lettered. Each is published before it is
 settled.
 
-Outcomes that executors publish end here too: each is checked once, and a bad one is rejected like a bad request.
+Outcomes that executors publish end here too: each is checked once, and a bad one is rejected like a bad
+request.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Closing:
         self._events, self._clock, self._metrics, self._observe = events, clock, metrics, observe
 
     async def answer(self, result: AnalysisResult, run: Run) -> Settlement:
-        """Publish the result, unless the request has one already. Then its journal is deleted and the message acknowledged."""
+        """Publish the result, unless the request has one already. Then its journal is deleted and the message
+        acknowledged.
+        """
         accepted = run.accepted
         stored = await self._events.result(result, replace_failed=accepted.replayed)
         if stored.request_digest != accepted.digest:

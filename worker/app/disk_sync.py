@@ -42,7 +42,9 @@ class _Varz(BaseModel):
 
 
 async def sync_advice(monitoring_url: str) -> str:
-    """Advice about the server's `sync_interval`; empty when it is `always`. Without a URL the setting is unknown."""
+    """Advice about the server's `sync_interval`; empty when it is `always`. Without a URL the setting is
+    unknown.
+    """
     if not monitoring_url:
         return UNKNOWN
     server = JsonServer(monitoring_url, token="", call_seconds=CALL_SECONDS, max_bytes=MAX_BYTES)

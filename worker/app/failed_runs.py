@@ -45,9 +45,9 @@ log = structlog.stdlib.get_logger(__name__)
 class HandlerRules:
     """Rules by which a request is run again or given up.
 
-    `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended with the
-    death of a process in which nothing else ran. During pauses up to `hold_seconds` the worker keeps the message.
-    `probe_seconds` is the first pause between two tries of a model that rejects every call.
+    `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended
+    with the death of a process in which nothing else ran. During pauses up to `hold_seconds` the worker keeps
+    the message. `probe_seconds` is the first pause between two tries of a model that rejects every call.
     """
 
     analysis: Rules
@@ -61,7 +61,8 @@ class HandlerRules:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The message stays with the worker and runs again after so many seconds. `run` is the name of its last run.
+    """The message stays with the worker and runs again after so many seconds. `run` is the name of its last
+    run.
 
     `for_model`: it runs again when the model has answered the request that probes it.
     """

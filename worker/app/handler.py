@@ -101,7 +101,9 @@ class RequestHandler:
         )
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
-        """Settle one message. Its headers are not trusted: only the mark of a replayed dead letter is read."""
+        """Settle one message. Its headers are not trusted: only the mark of a replayed dead letter is
+        read.
+        """
         with (
             self._metrics.running.track_inprogress(),
             structlog.contextvars.bound_contextvars(stream=delivery.stream, sequence=delivery.sequence),
@@ -249,7 +251,9 @@ class RequestHandler:
             raise Preempted(PreemptReason.OPEN_FILES)
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
-        """The settlement of a message whose key another message was accepted for; None when this one may run."""
+        """The settlement of a message whose key another message was accepted for; None when this one may
+        run.
+        """
         last = owner(run.steps)
         if last is None:
             return None

@@ -1,8 +1,9 @@
 """`/livez`, `/readyz` and `/metrics`.
 
-Alive means that the event loop runs. Ready means that no check reports a problem; the body of a 503 lists the problems, one
-per line, so that `kubectl describe` and `curl` show the same. Notices are listed too, but the worker stays ready: an
-operator has to fix what they report, and taking the worker out of service would fix nothing.
+Alive means that the event loop runs. Ready means that no check reports a problem; the body of a 503 lists the
+problems, one per line, so that `kubectl describe` and `curl` show the same. Notices are listed too, but the
+worker stays ready: an operator has to fix what they report, and taking the worker out of service would fix
+nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The FastStream application: connection, lifespan and the declared subjects; the pumps move the messages.
 
-A worker waits for what it needs (the broker, its streams, the cluster), says what it waits for, and starts to take
-messages when all of it is there. A lane is declared as a subscriber without a handler, so that AsyncAPI shows it;
-starting it creates no subscription and no consumer. Streams are declared by name only: FastStream must never write a
-stream's configuration. Signals are our own: a second one means "faster". Run one process per pod.
+A worker waits for what it needs (the broker, its streams, the cluster), says what it waits for, and starts to
+take messages when all of it is there. A lane is declared as a subscriber without a handler, so that AsyncAPI
+shows it; starting it creates no subscription and no consumer. Streams are declared by name only: FastStream
+must never write a stream's configuration. Signals are our own: a second one means "faster". Run one process
+per pod.
 """
 
 from __future__ import annotations
@@ -219,7 +220,8 @@ class Intake:
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT. Running requests then have `drain_seconds`; a second signal ends them.
 
-        Raises IntakeError when the server refuses the connection, at the start or later, and when a loop has died.
+        Raises IntakeError when the server refuses the connection, at the start or later, and when a loop has
+        died.
         """
         told = asyncio.Event()
 

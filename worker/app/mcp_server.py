@@ -1,4 +1,5 @@
-"""`rca mcp`: our catalog and context tools for other agents, over stdio or streamable HTTP (Model Context Protocol).
+"""`rca mcp`: our catalog and context tools for other agents, over stdio or streamable HTTP (Model Context
+Protocol).
 
 Imported only when it is used: the library is an extra. Under stdio standard output belongs to the protocol.
 """
@@ -156,7 +157,8 @@ async def serve_stdio(server: Server[Any]) -> None:
 async def serve_http(
     server: Server[Any], listening: socket.socket, *, token: str, hosts: list[str], ready: Callable[[], None]
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `hosts` are the accepted values of the Host header; an Origin is never accepted.
+    """Serve until SIGINT or SIGTERM. `hosts` are the accepted values of the Host header; an Origin is never
+    accepted.
 
     Browsers send an Origin: a page that was rebound to this address (DNS rebinding) gets nothing.
     """
@@ -217,7 +219,9 @@ def _on_stop(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def _piped_lines() -> AsyncIterator[AsyncIterator[str] | None]:
-    """The lines of standard input where it is a pipe, a socket or a terminal; None for a file, which never blocks."""
+    """The lines of standard input where it is a pipe, a socket or a terminal; None for a file, which never
+    blocks.
+    """
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
         yield None

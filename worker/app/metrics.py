@@ -122,7 +122,9 @@ class WorkerMetrics:
         waiting: Callable[[], Mapping[str, int]],
         stranded: Callable[[], int],
     ) -> None:
-        """Ask at each scrape how full the streams are, how many requests wait, and how many are no longer delivered."""
+        """Ask at each scrape how full the streams are, how many requests wait, and how many are no longer
+        delivered.
+        """
         for name, text, field in (
             ("rca_stream_bytes", "Bytes stored in a stream", "stored"),
             ("rca_stream_limit_bytes", "Byte limit of a stream, 0 for none", "limit"),

@@ -87,7 +87,9 @@ def raise_limit() -> int:
 
 
 def files_left() -> int:
-    """Return how many more files this process may open; 0 when not even the list of its open files can be read."""
+    """Return how many more files this process may open; 0 when not even the list of its open files can be
+    read.
+    """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     for directory in DESCRIPTORS:
         try:
@@ -100,7 +102,9 @@ def files_left() -> int:
 
 @dataclass(slots=True)
 class FileWatch:
-    """Pauses the intake while few descriptors are left. `problem` says so for readiness; empty if all is well."""
+    """Pauses the intake while few descriptors are left. `problem` says so for readiness; empty if all is
+    well.
+    """
 
     admission: Admission
     left: Callable[[], int] = files_left

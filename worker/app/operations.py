@@ -139,7 +139,9 @@ class Operations:
         return stored
 
     async def state(self, key: str) -> State:
-        """Return what is known about a request. This reads the queue message by message, so cancel before you ask."""
+        """Return what is known about a request. This reads the queue message by message, so cancel before you
+        ask.
+        """
         steps = f"$KV.{self._subjects.journal_bucket}.{kv_key(key)}.*"
         begun = bool(await self._journal.subjects(steps))
         if not begun and await self._waits(key):

@@ -1,4 +1,6 @@
-"""Opens what a replay does not take from its bundle: another model, catalog or policy, as the settings and options say."""
+"""Opens what a replay does not take from its bundle: another model, catalog or policy, as the settings and
+options say.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class SweepReport:
 
 
 class StrandedRequests:
-    """Turns requests that the server will not deliver again into dead letters, and removes them from the queue.
+    """Turns requests that the server will not deliver again into dead letters, and removes them from the
+    queue.
 
     They are found by the server's advisories (`__call__` is a `delivery.MessageHandler`) and by sweeping the
     queue: the advisory of a request is published once, and is lost if it cannot be stored then.

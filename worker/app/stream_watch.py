@@ -26,7 +26,9 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamFill:
-    """Bytes of a stream, the limit at which it refuses messages (0 for none), and how many messages it holds."""
+    """Bytes of a stream, the limit at which it refuses messages (0 for none), and how many messages it
+    holds.
+    """
 
     stored: int
     limit: int

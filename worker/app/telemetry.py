@@ -1,8 +1,8 @@
 """Metrics and traces of everything that passes the ports of the handler: messages, audit events, calls of
 models.
 
-Stages are derived from the audit events in which an analysis reports them. A run that resumes another one publishes
-events of that run again: those were reported before, and are not reported twice.
+Stages are derived from the audit events in which an analysis reports them. A run that resumes another one
+publishes events of that run again: those were reported before, and are not reported twice.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ class ForwardingTracer:
 
 @dataclass(slots=True)
 class _Handled:
-    """The message that this context handles. `last`: when its last event was recorded. `seen`: ids of events."""
+    """The message that this context handles. `last`: when its last event was recorded. `seen`: ids of
+    events.
+    """
 
     began: datetime
     last: datetime
@@ -191,7 +193,9 @@ class MeteredModel:
 
 
 class MeteredEvents:
-    """Implements Events on other ones. `tools` are the names of tools that may appear in metrics and traces."""
+    """Implements Events on other ones. `tools` are the names of tools that may appear in metrics and
+    traces.
+    """
 
     def __init__(
         self, events: Events, telemetry: Telemetry, subjects: Subjects, tools: Callable[[], Collection[str]]
@@ -260,7 +264,9 @@ class MeteredEvents:
 
 
 def traceparent_of(headers: Mapping[str, str]) -> str:
-    """The trace context in the headers of a message (W3C Trace Context, version 00); empty without a valid one."""
+    """The trace context in the headers of a message (W3C Trace Context, version 00); empty without a valid
+    one.
+    """
     named = (value for name, value in headers.items() if name.lower() == Header.TRACEPARENT)
     return next((value for value in named if TRACEPARENT.fullmatch(value)), "")
 

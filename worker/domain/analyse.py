@@ -1,4 +1,5 @@
-"""The pipeline of one request: enrich, investigate, check alignment, conclude, decide about approval, build the result.
+"""The pipeline of one request: enrich, investigate, check alignment, conclude, decide about approval, build
+the result.
 
 Everything that was read or paid for is a journal step, so that a successor gets to the same place and
 continues. The result is the last step: once it is in the journal it is published as it is, and never built a
@@ -87,7 +88,8 @@ class Analysis:
     async def run(self, run: Run) -> AnalysisResult:
         """The result of the request, not yet published.
 
-        Raises Retry, GiveUp, ClusterUnreadable, LostClaim, JournalGap, Unavailable, and what `proceed` raises.
+        Raises Retry, GiveUp, ClusterUnreadable, LostClaim, JournalGap, Unavailable, and what `proceed`
+        raises.
         """
         if finished := done(run, RESULT):
             result, kept = read_step(RESULT_STEP, finished[-1].data), finished[-1].notes
@@ -100,7 +102,9 @@ class Analysis:
         return result
 
     async def without_answer(self, run: Run, ending: Ending) -> AnalysisResult:
-        """The result of a request that ends without an answer: expired, cancelled, models down. Not yet published."""
+        """The result of a request that ends without an answer: expired, cancelled, models down. Not yet
+        published.
+        """
         found, rules = progress_of(run.steps), Corroborated()
         evidence = EvidenceLog(found.evidence, self._outside.clock.now)
         last = await self._last_attempt(run, found, evidence)

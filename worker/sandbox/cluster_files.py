@@ -1,4 +1,5 @@
-"""Reads a snapshot from disk: `cluster/*.yaml` with objects of any kind, `logs/` with what containers printed.
+"""Reads a snapshot from disk: `cluster/*.yaml` with objects of any kind, `logs/` with what containers
+printed.
 
 The files are the user's own, so mistakes are named exactly; their sizes are bounded all the same.
 """

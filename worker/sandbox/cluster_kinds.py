@@ -256,7 +256,9 @@ def _built_in(info: KindInfo, short_names: tuple[str, ...]) -> Resource:
 
 
 def _from_definition(definition: Manifest) -> Iterable[Resource]:
-    """The served versions of a CustomResourceDefinition (apiextensions.k8s.io/v1); a broken one defines nothing."""
+    """The served versions of a CustomResourceDefinition (apiextensions.k8s.io/v1); a broken one defines
+    nothing.
+    """
     spec = definition.get("spec")
     names = spec.get("names") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(names, dict):

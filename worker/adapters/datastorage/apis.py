@@ -9,9 +9,10 @@ requested with filters, so that the server has its say: it answers 404 for a wor
 if there was none. `component` is not among them. It is one text there, compared as it is spelt (a kind, or
 group, version and kind, depending on the server), and a target has a chain of owners: we check that label.
 
-The older playbook search (DD-LLM-001, section 7.1) answers queries only, one signal type at a time, and compares
-business labels itself: its answers carry none. So playbooks are read for each set of business labels, by one query for
-each signal type, and with every confidence: how well they match is measured here, as for every other catalog.
+The older playbook search (DD-LLM-001, section 7.1) answers queries only, one signal type at a time, and
+compares business labels itself: its answers carry none. So playbooks are read for each set of business
+labels, by one query for each signal type, and with every confidence: how well they match is measured here, as
+for every other catalog.
 """
 
 from __future__ import annotations

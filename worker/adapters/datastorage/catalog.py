@@ -189,7 +189,9 @@ class DataStorageCatalog(ServerClient):
         return found
 
     def _note(self, found: CatalogRecords) -> None:
-        """Raises RequestFailedError when no record can be used: the server has another contract, not an empty catalog."""
+        """Raises RequestFailedError when no record can be used: the server has another contract, not an empty
+        catalog.
+        """
         before, count = self._left_out, found.left_out
         if count and not found.workflows:
             raise RequestFailedError(f"no record of its answer can be used: {found.reasons[0]}")

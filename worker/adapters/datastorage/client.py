@@ -59,7 +59,9 @@ class Exchange:
         self._server, self._sleep, self._left = server, sleep, MAX_CALL_BYTES
 
     async def get(self, path: str, params: Mapping[str, str]) -> Any:
-        """The JSON of a response with status 200, after one retry where that may help. Raises RequestFailedError."""
+        """The JSON of a response with status 200, after one retry where that may help. Raises
+        RequestFailedError.
+        """
         left = ATTEMPTS
         while True:
             left -= 1

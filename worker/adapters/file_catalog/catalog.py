@@ -27,8 +27,8 @@ class FileCatalog:
 
     Q
 
-    With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once `embed_missing` has embedded
-    them all. `meaning_problem` says why they are not.
+    With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once
+    `embed_missing` has embedded them all. `meaning_problem` says why they are not.
     """
 
     def __init__(
@@ -73,7 +73,9 @@ class FileCatalog:
 
     @property
     def meaning_problem(self) -> str:
-        """Why words rank although there is an embedder; empty when meaning ranks, or the first vectors are being made."""
+        """Why words rank although there is an embedder; empty when meaning ranks, or the first vectors are
+        being made.
+        """
         return self._meaning.problem if self._meaning else ""
 
     def __len__(self) -> int:
@@ -103,7 +105,9 @@ class FileCatalog:
         return snapshot.search(query, context, by_meaning)
 
     async def embed_missing(self) -> bool:
-        """Embed new workflows, if there is an embedder. Returns False when that failed. Until then words rank."""
+        """Embed new workflows, if there is an embedder. Returns False when that failed. Until then words
+        rank.
+        """
         return self._meaning is None or self._meaning.complete or await self._meaning.embed_missing()
 
     async def follow(self, poll_seconds: float) -> None:

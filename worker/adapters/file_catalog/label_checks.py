@@ -1,7 +1,7 @@
 """Finds labels that no incident can match: their workflow would never be offered, and nobody would notice.
 
-Environments and signal types are open vocabularies, so only near misses of well-known values are reported. An unknown
-severity and an empty value are errors, everything else is a warning.
+Environments and signal types are open vocabularies, so only near misses of well-known values are reported. An
+unknown severity and an empty value are errors, everything else is a warning.
 """
 
 from __future__ import annotations

@@ -103,7 +103,9 @@ def read_directory(directory: Path) -> CatalogContents:
 
 
 def lint(directory: Path) -> LintReport:
-    """Check all files. There is an error exactly when `read_directory` raises. Raises CatalogUnavailable without a directory."""
+    """Check all files. There is an error exactly when `read_directory` raises. Raises CatalogUnavailable
+    without a directory.
+    """
     contents = load(directory)
     problems = sorted(contents.problems, key=lambda p: (p.file, p.line))
     if rejection(contents, directory) and all(p.warning for p in problems):
@@ -114,7 +116,8 @@ def lint(directory: Path) -> LintReport:
 def fingerprint(directory: Path) -> Fingerprint:
     """A value that differs after any change of the files. Raises CatalogUnavailable.
 
-    Kubernetes updates a mounted ConfigMap by swapping a symlink above the files: their inodes differ afterwards.
+    Kubernetes updates a mounted ConfigMap by swapping a symlink above the files: their inodes differ
+    afterwards.
     """
     try:
         found = [(str(path), path.stat()) for path in _files(directory)]
@@ -152,7 +155,9 @@ def _read_file(contents: CatalogContents, path: Path) -> None:
 
 
 def read_into(contents: CatalogContents, document: YamlDocument) -> None:
-    """Add what the document declares, or each item of a List. Kubernetes objects of other kinds are skipped."""
+    """Add what the document declares, or each item of a List. Kubernetes objects of other kinds are
+    skipped.
+    """
     value = document.value
     if not isinstance(value, dict):
         contents.problems.append(document.problem((), "a document must be a mapping of names to values"))
@@ -172,9 +177,11 @@ def read_into(contents: CatalogContents, document: YamlDocument) -> None:
 
 
 def _of_items(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The fields that the items of a list inherit from it; None when the value is not a list of catalog objects.
+    """The fields that the items of a list inherit from it; None when the value is not a list of catalog
+    objects.
 
-    `kubectl get -o yaml` writes a `List` of whole objects. The API writes a list of one kind and names it once.
+    `kubectl get -o yaml` writes a `List` of whole objects. The API writes a list of one kind and names it
+    once.
     """
     kind, version = str(value.get("kind")), str(value.get("apiVersion"))
     if (kind, version) == ("List", "v1"):
@@ -255,7 +262,9 @@ def _workflow(
 
 
 def _content_id(document: YamlDocument, at: Location, name: str) -> str:
-    """An id made from the content: the same content always has the same id, wherever the catalog is copied to."""
+    """An id made from the content: the same content always has the same id, wherever the catalog is copied
+    to.
+    """
     content = document.value[at[0]] if at else document.value
     return str(uuid.uuid5(CONTENT_IDS, json.dumps([name, content], sort_keys=True)))
 
@@ -263,7 +272,9 @@ def _content_id(document: YamlDocument, at: Location, name: str) -> str:
 def _validated(
     model: type[Part], spec: Mapping[str, Any], document: YamlDocument, at: Location
 ) -> tuple[Part | None, list[CatalogProblem]]:
-    """The validated document and its problems. Invalid fields are left out, so that all others are checked as well."""
+    """The validated document and its problems. Invalid fields are left out, so that all others are checked as
+    well.
+    """
     try:
         return model.model_validate(spec), []
     except ValidationError as error:
@@ -277,7 +288,9 @@ def _validated(
 
 
 def _without(value: Any, wrong: Sequence[Location]) -> Any:
-    """The value without those entries of its mappings that hold an invalid field; WRONG when nothing is left."""
+    """The value without those entries of its mappings that hold an invalid field; WRONG when nothing is
+    left.
+    """
     if not wrong:
         return value
     if isinstance(value, dict) and all(at and at[0] in value for at in wrong):

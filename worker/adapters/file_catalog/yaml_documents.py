@@ -1,7 +1,8 @@
 """YAML files as plain data with line numbers.
 
-Scalars stay text: the declared type of a field decides what `1.10`, `on` or `"5"` mean, not YAML's guesses. Size, depth
-and the number of nodes after the expansion of aliases are bounded. Tags and merge keys are rejected.
+Scalars stay text: the declared type of a field decides what `1.10`, `on` or `"5"` mean, not YAML's guesses.
+Size, depth and the number of nodes after the expansion of aliases are bounded. Tags and merge keys are
+rejected.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class CatalogProblem:
-    """An error or a warning about a catalog file. `line` counts from 1; 0 means the whole file. Warnings do not stop loading."""
+    """An error or a warning about a catalog file. `line` counts from 1; 0 means the whole file. Warnings do
+    not stop loading.
+    """
 
     file: str
     line: int
@@ -64,7 +67,9 @@ class YamlDocument:
 
 
 def items_of(document: YamlDocument, inherited: Mapping[str, Any]) -> list[YamlDocument]:
-    """The items of a Kubernetes list as documents of their own, with their lines and the fields that they inherit."""
+    """The items of a Kubernetes list as documents of their own, with their lines and the fields that they
+    inherit.
+    """
     values = document.value.get("items")
     items = values if isinstance(values, list) else []
     lines: list[dict[Location, int]] = [{} for _ in items]
@@ -86,7 +91,9 @@ class RejectedYamlError(Exception):
 
 
 def catalog_files(directory: Path) -> list[Path]:
-    """Regular YAML and JSON files below the directory, by name, without hidden ones (mounted ConfigMaps have such)."""
+    """Regular YAML and JSON files below the directory, by name, without hidden ones (mounted ConfigMaps have
+    such).
+    """
     found = []
     for path in directory.rglob("*"):
         hidden = any(part.startswith(".") for part in path.relative_to(directory).parts)

@@ -67,7 +67,9 @@ class _UnauthorizedError(Exception):
 
 @dataclass(slots=True)
 class ApiReader:
-    """GETs with retries. Retried are refused connections, timeouts, broken answers, 429 and 500, 502, 503, 504."""
+    """GETs with retries. Retried are refused connections, timeouts, broken answers, 429 and 500, 502, 503,
+    504.
+    """
 
     credentials: ClusterCredentials
     limits: ApiLimits

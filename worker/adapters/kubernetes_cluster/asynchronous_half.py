@@ -1,7 +1,7 @@
 """Lets `kubernetes.aio` be imported alone.
 
-The package's own `__init__` imports its synchronous half, which nothing here uses, with what that needs: requests, OAuth,
-websockets, Google's and cryptography's modules. They are 17 MiB of memory and 330 modules.
+The package's own `__init__` imports its synchronous half, which nothing here uses, with what that needs:
+requests, OAuth, websockets, Google's and cryptography's modules. They are 17 MiB of memory and 330 modules.
 """
 
 from __future__ import annotations

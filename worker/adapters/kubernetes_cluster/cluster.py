@@ -111,8 +111,8 @@ class KubernetesCluster:
     async def list(self, query: ListQuery) -> Listing:
         """Objects of one kind, page by page up to the limit, inside one deadline.
 
-        `complete` is False when there are more, and when a later page could not be read. A list that expires on the way
-        is continued as the server offers it, else started again, once. Raises ClusterError.
+        `complete` is False when there are more, and when a later page could not be read. A list that expires
+        on the way is continued as the server offers it, else started again, once. Raises ClusterError.
         """
         info = await self._readable(query.kind, query.api_version)
         try:

@@ -1,7 +1,8 @@
 """Finds the resource behind a kind as humans and models write it: kind, plural or short name, in any case.
 
-Built-in kinds need no discovery. A kind whose API version is given is looked up there (`GET /apis/<group>/<version>`).
-A kind by its name alone is searched in aggregated discovery, or on servers before 1.26 in each group version by itself.
+Built-in kinds need no discovery. A kind whose API version is given is looked up there (`GET
+/apis/<group>/<version>`). A kind by its name alone is searched in aggregated discovery, or on servers before
+1.26 in each group version by itself.
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ class Discovery:
             return error
 
     def _forget(self, read: int) -> bool:
-        """Drop the documents among the first `read` that were read; False if there are none, or it was done too often."""
+        """Drop the documents among the first `read` that were read; False if there are none, or it was done
+        too often.
+        """
         old = [path for path, cached in self._cache.items() if 0 < cached.read_number <= read]
         now = self.monotonic()
         if not old or (len(self._rechecks) == RECHECKS and now < self._rechecks[0] + RECHECK_SECONDS):
@@ -184,14 +187,18 @@ class Discovery:
 
 
 def _known(wanted: str, group: str, api_version: str) -> KindInfo | None:
-    """The built-in kind: those are served in every supported release, whatever version of their group is named."""
+    """The built-in kind: those are served in every supported release, whatever version of their group is
+    named.
+    """
     known = built_in(wanted, api_version) or built_in(wanted)
     own_group = known.api_version.rpartition("/")[0] if known else ""
     return known if group in LEGACY_GROUPS | {own_group} else None
 
 
 def _in_groups(wanted: str, groups: Sequence[ServedGroup]) -> list[KindInfo]:
-    """In the preferred versions first: a kind that another group only has in an old version does not count then."""
+    """In the preferred versions first: a kind that another group only has in an old version does not count
+    then.
+    """
     preferred = [one for group in groups for versions in group.versions[:1] for one in versions]
     others = [one for group in groups for versions in group.versions[1:] for one in versions]
     return matching(wanted, preferred) or matching(wanted, others)

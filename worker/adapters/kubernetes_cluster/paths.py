@@ -1,4 +1,6 @@
-"""Paths of the Kubernetes API. Names come from a model or a message, so none may leave its segment of the path."""
+"""Paths of the Kubernetes API. Names come from a model or a message, so none may leave its segment of the
+path.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from urllib.parse import quote
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo
 
-# "Object Names and IDs": a name is at least a valid path segment; real ones hold no more than this (RBAC uses colons).
+# "Object Names and IDs": a name is at least a valid path segment; real ones hold no more than this (RBAC uses
+# colons).
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")
 LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 GROUP = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")

@@ -18,7 +18,8 @@ JSON = "application/json"
 AGGREGATED = ",".join(
     f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
 )
-"""Media types of aggregated discovery, in `Accept` with plain JSON behind them: servers before 1.26 lack it."""
+"""Media types of aggregated discovery, in `Accept` with plain JSON behind them: servers before 1.26 lack
+it."""
 KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 MAX_GROUPS = 256
 

@@ -1,4 +1,5 @@
-"""ExternalTools port on MCP servers, over streamable HTTP or over the stdin and stdout of a process it starts.
+"""ExternalTools port on MCP servers, over streamable HTTP or over the stdin and stdout of a process it
+starts.
 
 A task for each server keeps the connection, and reconnects when it is lost: at once when a tool is called,
 else after a pause. The first description of a tool is used until the worker ends, so that the server cannot

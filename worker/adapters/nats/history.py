@@ -74,8 +74,9 @@ class NatsHistory:
     async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None:
         """Store a remediation, or replace the one with its id. Raises HistoryUnavailable.
 
-        Results of one resource are stored one after the other: many incidents of it may end at the same moment, and in
-        a race for its entry each write that succeeds makes all others read and write again, until they give up.
+        Results of one resource are stored one after the other: many incidents of it may end at the same
+        moment, and in a race for its entry each write that succeeds makes all others read and write again,
+        until they give up.
         """
         writing = self._writing.setdefault(self._subject(target), asyncio.Lock())
         try:

@@ -5,12 +5,13 @@ The list is also the lock. Each append names the sequence of the last step that 
 liveness check. The lock does not tell whether the older run is still alive. If that run is frozen in a paid
 call while its message is redelivered, this one call is paid for twice, as after a kill.
 
-When the result of a request is stored, a `finished` step is appended and all others are deleted. It still fences older
-runs, and shows a redelivered message that its request was answered.
+When the result of a request is stored, a `finished` step is appended and all others are deleted. It still
+fences older runs, and shows a redelivered message that its request was answered.
 
-Steps above INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and objects are
-laid out as NATS ADR-8 and ADR-20 say, so any client can look into the bucket. nats-py's own KV class isn't used: its `create`
-answers "exists" for an entry of our own whose ack was lost, and "not found" to the loser of a race on replicas.
+Steps above INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and
+objects are laid out as NATS ADR-8 and ADR-20 say, so any client can look into the bucket. nats-py's own KV
+class isn't used: its `create` answers "exists" for an entry of our own whose ack was lost, and "not found" to
+the loser of a race on replicas.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class NatsJournal:
         self._js = nc.jetstream(timeout=OBJECT_REQUEST_SECONDS)
 
     async def open(self, request_key: str, run: str) -> NatsJournalRun:
-        """`run` is unique for a delivery, not for a process: a redelivery can reach the process that runs it."""
+        """`run` is unique for a delivery, not for a process: a redelivery can reach the process that runs
+        it.
+        """
         key = kv_key(request_key)
         steps, after = await self._steps(key)
         return NatsJournalRun(self, key, run, steps, after)
@@ -65,8 +68,8 @@ class NatsJournal:
             raise ValueError(f"a journal step of {len(step.data)} bytes, at most {STEP_BYTES}")
         name = object_name(key, step)
         if is_large(step):
-            # First the object, then the step that names it. No two runs share an object: put() on a shared name lets
-            # them purge each other's chunks. A loser's object stays until its TTL.
+            # First the object, then the step that names it. No two runs share an object: put() on a shared
+            # name lets them purge each other's chunks. A loser's object stays until its TTL.
             await self._put_object(name, step.data)
         body = encode(step, before, name)
         stored = await self._stream.create(
@@ -102,7 +105,8 @@ class NatsJournal:
         return f"$KV.{self._bucket}.{key}.{number}"
 
     async def _steps(self, key: str) -> tuple[list[Step], int]:
-        """All steps in order, and the sequence of the last one. Of a finished request only the last step counts.
+        """All steps in order, and the sequence of the last one. Of a finished request only the last step
+        counts.
 
         `*` is one token: an incident's list never picks up a recovery of the same id.
         """
@@ -149,8 +153,8 @@ class NatsJournal:
             await store.put(name, data)
 
     async def _get_object(self, name: str, size: int) -> bytes:
-        """What is there of an object. Not ObjectStore.get(): it waits for ever for a missing chunk, and needs the right to
-        create consumers.
+        """What is there of an object. Not ObjectStore.get(): it waits for ever for a missing chunk, and needs
+        the right to create consumers.
         """
         store = await self._objects()
         data, after = b"", 1

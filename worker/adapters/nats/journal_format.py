@@ -1,9 +1,10 @@
-"""A journal step as bytes: one line of JSON (the head), one line for each audit event of the step, then its data.
+"""A journal step as bytes: one line of JSON (the head), one line for each audit event of the step, then its
+data.
 
-What follows the head is the content. It is not compressed in steps that describe a run, so that each version can count
-runs. All other steps are compressed (zlib), with the end of the contents of earlier steps as dictionary, because the
-steps of a request repeat one another. These are steps of the same run, from the number `since` in the head on. If one of
-them cannot be read, the step cannot be read either.
+What follows the head is the content. It is not compressed in steps that describe a run, so that each version
+can count runs. All other steps are compressed (zlib), with the end of the contents of earlier steps as
+dictionary, because the steps of a request repeat one another. These are steps of the same run, from the
+number `since` in the head on. If one of them cannot be read, the step cannot be read either.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import BEGIN, END, FINISHED, UNREADABLE
 
 PLAIN, PACKED, CHAINED = 2, 3, 4
-"""The formats: as it is, compressed on its own (which only earlier versions write), compressed with a dictionary."""
+"""The formats: as it is, compressed on its own (which only earlier versions write), compressed with a
+dictionary."""
 OF_RUNS = frozenset({BEGIN, END, FINISHED})
 """The kinds that describe a run."""
 INLINE_BYTES = 256 * 1024
@@ -51,8 +53,9 @@ class _Event(BaseModel):
 class Head(_Version):
     """The first line of a step. `object` names its data in the object store; empty if the data follow.
 
-    `size` is that of the data; a CHAINED step has it only if the data is in the object store. `sha256` is the hash of the
-    data; in a CHAINED step that of content and data, so that it has the number of events (`lines`) and no `events`.
+    `size` is that of the data; a CHAINED step has it only if the data is in the object store. `sha256` is the
+    hash of the data; in a CHAINED step that of content and data, so that it has the number of events
+    (`lines`) and no `events`.
     """
 
     kind: str
@@ -67,7 +70,9 @@ class Head(_Version):
 
 
 def encode(step: Step, before: Sequence[Step], name: str) -> bytes:
-    """`before` are the steps that its run has written just before it, `name` is that of its object if it is large."""
+    """`before` are the steps that its run has written just before it, `name` is that of its object if it is
+    large.
+    """
     content, large = _content(step), is_large(step)
     shared: dict[str, Any] = {
         "kind": step.kind,
@@ -101,7 +106,8 @@ def read_head(body: bytes) -> Head:
 
 
 def decode(number: int, body: bytes, large: bytes, before: Sequence[Step]) -> Step:
-    """The step with this number, after the steps 1, 2, ... `before` it. `large` is what is in the object store.
+    """The step with this number, after the steps 1, 2, ... `before` it. `large` is what is in the object
+    store.
 
     Raises Unreadable.
     """

@@ -40,10 +40,12 @@ def wanted(
     recording_hours: int = 0,
     recording_bytes: int = 0,
 ) -> list[Wanted]:
-    """Everything under a prefix. `max_deliver` is a backstop, `journal_hours` how long a request can be resumed.
+    """Everything under a prefix. `max_deliver` is a backstop, `journal_hours` how long a request can be
+    resumed.
 
-    `store_bytes` is the size of a server's store; it is shared out among the streams as their byte limits. 0 sets none. With
-    `recording_hours` there is a stream of recordings, whose `recording_bytes` are taken off it.
+    `store_bytes` is the size of a server's store; it is shared out among the streams as their byte limits. 0
+    sets none. With `recording_hours` there is a stream of recordings, whose `recording_bytes` are taken off
+    it.
     """
     shares = _shares(subjects)
     streams = [*_streams(subjects, replicas, max_requests), *_buckets(subjects, replicas, journal_hours)]
@@ -60,7 +62,9 @@ def wanted(
 
 
 def result_reader(s: Subjects) -> Wanted:
-    """The durable from which a consumer pulls results. No worker needs it, and its owner may set whatever else it has."""
+    """The durable from which a consumer pulls results. No worker needs it, and its owner may set whatever
+    else it has.
+    """
     return Wanted({"durable_name": Role.AIANALYSIS.value, "ack_policy": "explicit"}, stream=s.results_stream)
 
 
@@ -86,15 +90,16 @@ def _shares(s: Subjects) -> dict[str, int]:
 
 
 def _stream(name: str, patterns: Iterable[str], replicas: int, **more: Any) -> Wanted:
-    # discard new: a full stream refuses messages (the publisher notices and waits) instead of dropping the oldest.
-    # allow_direct off: direct reads may come from a follower; ours must come from the leader.
+    # discard new: a full stream refuses messages (the publisher notices and waits) instead of dropping the
+    # oldest. allow_direct off: direct reads may come from a follower; ours must come from the leader.
     common = {"name": name, "subjects": sorted(patterns), "num_replicas": replicas}
     kind = {"retention": "limits", "storage": "file", "discard": "new", "allow_direct": False}
     return Wanted(common | kind | more)
 
 
 def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
-    # The server's advisory is the only trace of a message that ran out of deliveries: it stays stored, pending shows 0.
+    # The server's advisory is the only trace of a message that ran out of deliveries: it stays stored,
+    # pending shows 0.
     dead_letters = (s.dead_letter(">"), s.max_deliveries_advisory())
     month, quarter = 30 * DAY, 90 * DAY
     kept = [
@@ -109,8 +114,9 @@ def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
     return [
         _stream(s.requests_stream, s.request_subjects(), replicas, **queue),
         *(
-            # No compression: after a kill -9, nats-server 2.15 could not read a compressed block ("s2: unsupported
-            # input"). Its copy of the stream was gone, or it led the stream and could not write to it.
+            # No compression: after a kill -9, nats-server 2.15 could not read a compressed block ("s2:
+            # unsupported input"). Its copy of the stream was gone, or it led the stream and could not write
+            # to it.
             _stream(
                 name,
                 patterns,
@@ -132,7 +138,9 @@ def _recordings(s: Subjects, replicas: int, hours: int, limit: int) -> list[Want
 
 
 def _buckets(s: Subjects, replicas: int, journal_hours: int) -> list[Wanted]:
-    """As a client of NATS ADR-8 (key-value) and ADR-20 (object store) would make them. max_age is a bucket's TTL."""
+    """As a client of NATS ADR-8 (key-value) and ADR-20 (object store) would make them. max_age is a bucket's
+    TTL.
+    """
     like_kv = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "deny_delete": True}
     ages = {
         s.journal_bucket: journal_hours * HOUR,
@@ -164,8 +172,8 @@ def _buckets(s: Subjects, replicas: int, journal_hours: int) -> list[Wanted]:
 
 
 def _lanes(s: Subjects, ack_wait: int, max_deliver: int) -> list[Wanted]:
-    # No backoff: it would replace ack_wait. max_ack_pending is one number for the whole durable; slots are the real
-    # limit, so it is only a backstop (the default, 1000, stalls a large deployment without a word).
+    # No backoff: it would replace ack_wait. max_ack_pending is one number for the whole durable; slots are
+    # the real limit, so it is only a backstop (the default, 1000, stalls a large deployment without a word).
     limits = {"max_deliver": max_deliver, "max_ack_pending": 20_000, "max_waiting": 2_048}
     return [
         Wanted(

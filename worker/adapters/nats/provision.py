@@ -1,8 +1,9 @@
 """Creates or updates streams, consumers and buckets, and reports differences. Never deletes a message.
 
-Uses the JSON API ($JS.API.STREAM.*, $JS.API.CONSUMER.*) in place of the typed calls of nats-py, since an update replaces
-the whole configuration: the present one is read, our fields are changed, and all others are sent back as they were. The
-typed classes drop fields that they do not know, and an update would then reset them.
+Uses the JSON API ($JS.API.STREAM.*, $JS.API.CONSUMER.*) in place of the typed calls of nats-py, since an
+update replaces the whole configuration: the present one is read, our fields are changed, and all others are
+sent back as they were. The typed classes drop fields that they do not know, and an update would then reset
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from worker.domain.values.together import together
 
 MEBIBYTE = 1 << 20
 NO_ROOM = 10047
-"""JetStream's code for byte limits above what the server or the account may store (nats-server, errors.json)."""
+"""JetStream's code for byte limits above what the server or the account may store (nats-server,
+errors.json)."""
 
 REQUEST_SECONDS = 2.0
 PAUSE_SECONDS = 0.25
@@ -64,7 +66,8 @@ class Difference:
 def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tuple[Config, list[str]]:
     """Returns the changes that are safe to apply, and the differences that an operator must resolve.
 
-    `stored_bytes` is what a stream holds now: a byte limit above that is safe although it is lower than the present one.
+    `stored_bytes` is what a stream holds now: a byte limit above that is safe although it is lower than the
+    present one.
     """
     changes: Config = {}
     drift: list[str] = []
@@ -148,8 +151,9 @@ async def provision(
 ) -> list[Difference]:
     """Safe to run from several places at once. `apply=False` only looks, for a worker at start.
 
-    Raises Unavailable when the server doesn't answer for so long, or refuses (no right, no JetStream), ProvisionError
-    when another prefix has the same names, or the byte limits are more than the server or the account offers.
+    Raises Unavailable when the server doesn't answer for so long, or refuses (no right, no JetStream),
+    ProvisionError when another prefix has the same names, or the byte limits are more than the server or the
+    account offers.
     """
     api = _Api(nc, patience_seconds)
     found = await look(nc, items, patience_seconds=patience_seconds)
@@ -274,5 +278,6 @@ def _paths(item: Wanted) -> tuple[str, str, str]:
 
 
 def _body(item: Wanted, config: Config, action: str) -> Config:
-    # `action` makes the server refuse a create that would change an existing consumer, and the other way round.
+    # `action` makes the server refuse a create that would change an existing consumer, and the other way
+    # round.
     return {"stream_name": item.stream, "config": config, "action": action} if item.stream else config

@@ -34,7 +34,9 @@ UNSAFE_IN_HEADER = re.compile(rb"[^\x21\x23\x24\x26-\x7e]")
 
 
 def header_value(text: str) -> str:
-    """Percent-encoded as CloudEvents 1.0 wants header values (HTTP binding 3.1.3.2): no line break can get through."""
+    """Percent-encoded as CloudEvents 1.0 wants header values (HTTP binding 3.1.3.2): no line break can get
+    through.
+    """
     return UNSAFE_IN_HEADER.sub(lambda m: b"%%%02X" % m[0][0], text.encode("utf-8", "replace")).decode()
 
 
@@ -102,8 +104,8 @@ class NatsEvents:
     async def result(self, result: AnalysisResult, *, replace_failed: bool = False) -> AnalysisResult:
         """Publish once per request. Returns the stored result, which may be an earlier one.
 
-        With `replace_failed` a stored `failed` result is replaced: that very one, known by its sequence, unless it is
-        this result already.
+        With `replace_failed` a stored `failed` result is replaced: that very one, known by its sequence,
+        unless it is this result already.
         """
         key, replacing = result.request_key, 0
         subject = msg_id = self._subjects.result(result.kind, key)
@@ -159,7 +161,8 @@ def _result(stored: StoredMessage) -> AnalysisResult:
     try:
         return AnalysisResult.model_validate_json(stored.body)
     except ValidationError as e:
-        # By a newer version, or by hand. It is what consumers have, so the request must not be answered again.
+        # By a newer version, or by hand. It is what consumers have, so the request must not be answered
+        # again.
         raise Unavailable(
             f"{stored.subject}: the stored result can't be read: {e.error_count()} errors"
         ) from e

@@ -1,11 +1,13 @@
-"""Intake of long jobs from a JetStream work queue: one pull request per free slot, heartbeats for all that runs.
+"""Intake of long jobs from a JetStream work queue: one pull request per free slot, heartbeats for all that
+runs.
 
 Plain pull requests on a connection that somebody else owns, with nats-py's public API only. Why not its
 PullSubscription or a framework's subscriber:
-- `fetch(1)` gives up at the same moment as the server, so with latency a message can be delivered to nobody and then
-  sits without a heartbeat; here the server always gives up first;
+- `fetch(1)` gives up at the same moment as the server, so with latency a message can be delivered to nobody
+  and then sits without a heartbeat; here the server always gives up first;
 - a cancelled `fetch` or `next_msg` can swallow the message that has just arrived, a callback can't;
-- while disconnected nats-py buffers what is published, pull requests too, and sends them all after the reconnect;
+- while disconnected nats-py buffers what is published, pull requests too, and sends them all after the
+  reconnect;
 - frameworks create missing durables, and answer to any `reply_to` header that a producer names.
 
 Protocol: NATS ADR-13 (pull requests) and the acknowledgement words of the JetStream wire API.
@@ -51,7 +53,9 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LaneConsumer:
-    """A bulkhead: one durable consumer with its own slots. `subjects` only document it: the filter is the durable's."""
+    """A bulkhead: one durable consumer with its own slots. `subjects` only document it: the filter is the
+    durable's.
+    """
 
     durable: str
     subjects: tuple[str, ...]
@@ -310,7 +314,9 @@ class Pump:
     # --- settling
 
     async def _settle(self, msg: Msg, message: MessageId, how: Settlement) -> None:
-        """Settle a delivery and wait for the server's confirmation. Unconfirmed, it comes back after ack_wait."""
+        """Settle a delivery and wait for the server's confirmation. Unconfirmed, it comes back after
+        ack_wait.
+        """
         payload = _words(how)
         if not payload:
             return

@@ -63,7 +63,8 @@ LAST_SEQUENCE_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 """Since nats-server 2.11; nats-py has no name for it."""
 NEVER = datetime.min.replace(tzinfo=UTC)
 WALKS, WALK_SEQUENCES = 8, 16
-"""A stream is read by so many tasks at once, each over so many sequences: at most 128 messages are in memory."""
+"""A stream is read by so many tasks at once, each over so many sequences: at most 128 messages are in
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,12 @@ class _NotYet(Exception):  # noqa: N818 - a state: no answer that can be relied 
 
 
 class FencedStream:
-    """One stream: written once per subject, or appended to with deduplication by message id; read from its leader.
+    """One stream: written once per subject, or appended to with deduplication by message id; read from its
+    leader.
 
-    It needs no consumer, and so no right to create one. Every method raises Unavailable when nothing is known after
-    `patience_seconds`, and ValueError for a message that can't be sent at all (above the server's `max_payload`, an
-    invalid subject).
+    It needs no consumer, and so no right to create one. Every method raises Unavailable when nothing is known
+    after `patience_seconds`, and ValueError for a message that can't be sent at all (above the server's
+    `max_payload`, an invalid subject).
     """
 
     def __init__(
@@ -193,7 +195,8 @@ class FencedStream:
         return found
 
     async def newest_first(self, subject: str = ">", *, before: int = 0) -> AsyncGenerator[StoredMessage]:
-        """The messages on a subject, wildcards allowed, the newest first; with `before` those of lower sequences.
+        """The messages on a subject, wildcards allowed, the newest first; with `before` those of lower
+        sequences.
 
         The server only finds the next message, not the one before: gaps are crossed in steps that double.
         """
@@ -234,7 +237,8 @@ class FencedStream:
         replacing: int = 0,
         among: str = "",
     ) -> StoredMessage:
-        """Store the only message of a subject. Returns what is stored there now, which may be another writer's.
+        """Store the only message of a subject. Returns what is stored there now, which may be another
+        writer's.
 
         `replacing` is the sequence of the one message that may be replaced. `among` is a pattern of subjects,
         which share one fence: `replacing` is then the sequence of the last message on any of them, and a
@@ -249,7 +253,8 @@ class FencedStream:
         async def attempt() -> StoredMessage:
             nonlocal tries
             problem, tries = "", tries + 1
-            # The server remembers the id of a message that was deleted. The fence holds with another id as well.
+            # The server remembers the id of a message that was deleted. The fence holds with another id as
+            # well.
             own_id = msg_id if tries <= SAME_ID_TRIES else f"{msg_id}#{tries}"
             try:
                 ack = await self._send(subject, body, own_id, fenced)

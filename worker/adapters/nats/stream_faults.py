@@ -13,8 +13,8 @@ from worker.domain.values.delays import FAULT_MEMORY_SECONDS
 class StreamFaults:
     """The streams of one connection that refuse calls at the moment, and why. For readiness.
 
-    A fault is forgotten when the same kind of call succeeds, or when nobody has met it for a while: another worker may
-    have the request now. `tell` is called with each new one.
+    A fault is forgotten when the same kind of call succeeds, or when nobody has met it for a while: another
+    worker may have the request now. `tell` is called with each new one.
     """
 
     tell: Callable[[str], None] = lambda _: None

@@ -15,9 +15,9 @@ from schemas.fields import Timestamp
 class StreamExtent:
     """The range of a stream: from the first to the last sequence (last below first if it is empty).
 
-    `oldest`: when the first message was stored; None for an empty stream. `kept_since`: messages from before that time
-    may have expired; None when none can have. A message above the age limit expires, so one that is younger and gone
-    was deleted by somebody, wherever the stream begins.
+    `oldest`: when the first message was stored; None for an empty stream. `kept_since`: messages from before
+    that time may have expired; None when none can have. A message above the age limit expires, so one that is
+    younger and gone was deleted by somebody, wherever the stream begins.
     """
 
     first: int
@@ -40,7 +40,9 @@ class StreamState(BaseModel):
 
 
 class StreamInfo(BaseModel):
-    """What is read of io.nats.jetstream.api.v1.stream_info_response; nats-py's own model leaves out `first_ts`."""
+    """What is read of io.nats.jetstream.api.v1.stream_info_response; nats-py's own model leaves out
+    `first_ts`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -56,8 +58,8 @@ class StreamInfo(BaseModel):
     def extent(self, now: datetime, max_age: timedelta | None = None) -> StreamExtent:
         """Return which messages the stream holds.
 
-        `max_age` is given where nobody may have changed that of the stream: nothing younger has expired, and nothing at
-        all in a stream that is younger.
+        `max_age` is given where nobody may have changed that of the stream: nothing younger has expired, and
+        nothing at all in a stream that is younger.
         """
         age = self.max_age if max_age is None else max(self.max_age, max_age)
         state, limit = self.state, now - age
@@ -87,7 +89,7 @@ class ConsumerState(BaseModel):
     def settled_up_to(self) -> int:
         """The consumer will never deliver a message up to this sequence again.
 
-        Everything up to the ack floor was settled or has exhausted its deliveries; without outstanding messages so was
-        everything it has delivered.
+        Everything up to the ack floor was settled or has exhausted its deliveries; without outstanding
+        messages so was everything it has delivered.
         """
         return self.ack_floor.stream_seq if self.num_ack_pending else self.delivered.stream_seq

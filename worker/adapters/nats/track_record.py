@@ -4,10 +4,11 @@ Each reader reads both streams once, and from then on only new messages. That ta
 and no right that a worker lacks, and a lost or repeated message cannot make the figures drift: they are
 computed from what is stored.
 
-A worker pays one read of at most MAX_RESULTS results and as many outcomes after each start, message by message in the
-background (20,000 of each, of 3 KB: 8 s, 3 s of CPU, 13 MB of memory), then two requests for the state of the streams each
-minute. Every worker does this for itself. Figures are up to a minute old and reach back as far as results are kept (30 days
-as provisioned). Until the first read is complete, and when none has succeeded for STALE_SECONDS, nothing is known.
+A worker pays one read of at most MAX_RESULTS results and as many outcomes after each start, message by
+message in the background (20,000 of each, of 3 KB: 8 s, 3 s of CPU, 13 MB of memory), then two requests for
+the state of the streams each minute. Every worker does this for itself. Figures are up to a minute old and
+reach back as far as results are kept (30 days as provisioned). Until the first read is complete, and when
+none has succeeded for STALE_SECONDS, nothing is known.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class OutcomeReader:
         return replace(extent, first=max(extent.first, read + 1, newest))
 
     def _key(self, message: StoredMessage, kind: str, *, levels: int) -> str:
-        """The request key, which is what follows in the subject: `rca.result.<kind>.<key>`, `rca.outcome.<key>`."""
+        """The request key, which is what follows in the subject: `rca.result.<kind>.<key>`,
+        `rca.outcome.<key>`.
+        """
         below = message.subject.removeprefix(f"{self._subjects.prefix}.{kind}.")
         return below.split(".", levels - 1)[-1]
 

@@ -167,7 +167,9 @@ class PostgresCatalog(Database):
 async def _labels(
     connection: asyncpg.Connection, statement: str, context: SelectionContext, *more: str
 ) -> tuple[Index, LabelMatch]:
-    """The entries that a statement reads, and how they match. Raises CatalogUnavailable when the tables are empty."""
+    """The entries that a statement reads, and how they match. Raises CatalogUnavailable when the tables are
+    empty.
+    """
     keys = zip(*storable_keys(context), strict=True)
     index = read_index(await connection.fetch(statement, *map(list, keys), *more))
     labels = LabelMatch(index, context)
@@ -179,7 +181,8 @@ async def _labels(
 def _by_words(index: Index, size: int, places: Sequence[int]) -> dict[int, float]:
     """The score of each place: the weights of the words of the query that its workflow has.
 
-    Rare words weigh more, as in BM25; how often a text of a few lines repeats one, and how long it is, say nothing.
+    Rare words weigh more, as in BM25; how often a text of a few lines repeats one, and how long it is, say
+    nothing.
     """
     words = [bits for _, bits in sorted(index.get(Kind.WORD, {}).items())]
     counts = [bits.bit_count() for bits in words]

@@ -33,7 +33,8 @@ LOCK = 0x7263615F63617461
 
 
 class Database:
-    """`url` is a postgresql:// address; its `sslmode` decides about TLS. `call_seconds` bounds one `read`, all included.
+    """`url` is a postgresql:// address; its `sslmode` decides about TLS. `call_seconds` bounds one `read`,
+    all included.
 
     Connections are made when needed, and each one checks that the tables are of this version. `problem` says
     why the last call failed; empty when it succeeded.
@@ -140,7 +141,9 @@ NEWEST = migrations()[-1][0]
 
 
 async def migrate(connection: asyncpg.Connection) -> list[str]:
-    """Apply the missing migrations and return their names, in a transaction that holds LOCK. Raises CatalogUnavailable."""
+    """Apply the missing migrations and return their names, in a transaction that holds LOCK. Raises
+    CatalogUnavailable.
+    """
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS workflow_catalog_migration"
         " (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"

@@ -37,7 +37,8 @@ DRIVER = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 @contextmanager
 def translated(seconds: float) -> Iterator[None]:
-    """Raises CatalogUnavailable for every failure of the driver, the network and the server, without the address.
+    """Raises CatalogUnavailable for every failure of the driver, the network and the server, without the
+    address.
 
     Exceptions of the driver may repeat parts of an address that it cannot parse, so they are not chained.
     """
@@ -62,13 +63,17 @@ def _explained(error: Exception) -> str:
 
 
 def _refused_by(error: OSError) -> str:
-    """The numeric address that refused, from asyncio: a part of the password that was taken for a host never gets so far."""
+    """The numeric address that refused, from asyncio: a part of the password that was taken for a host never
+    gets so far.
+    """
     found = REFUSED.search(str(error)) if isinstance(error, ConnectionRefusedError) else None
     return f" at {found[1]}:{found[2]}, from RCA_CATALOG__DATABASE_URL" if found else ""
 
 
 def _network(error: OSError) -> str:
-    """The error without the address: in a misspelt address a part of the password may be taken for the host."""
+    """The error without the address: in a misspelt address a part of the password may be taken for the
+    host.
+    """
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason}"
     if "SSL" in str(error):

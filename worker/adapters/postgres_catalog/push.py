@@ -29,7 +29,8 @@ NULL_CHARACTER = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Workflow ids by what a push did. `left` are in the database but not in the directory, and stay without `prune`.
+    """Workflow ids by what a push did. `left` are in the database but not in the directory, and stay without
+    `prune`.
 
     `migrations` are the files that were applied, `embeddings` says whether the database can store vectors.
     """
@@ -54,8 +55,8 @@ async def push(
 ) -> Pushed:
     """Make the database offer these workflows. If it raises CatalogUnavailable, nothing has changed.
 
-    Missing tables are created. With `prune`, workflows that are not given are disabled. A dry run is rolled back.
-    `progress` is called with the number of workflows written so far and the number of all to write.
+    Missing tables are created. With `prune`, workflows that are not given are disabled. A dry run is rolled
+    back. `progress` is called with the number of workflows written so far and the number of all to write.
     """
     async with as_owner(url) as connection:
         transaction = connection.transaction()
@@ -169,10 +170,11 @@ async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) 
 async def embed(
     url: str, embedder: Embedder, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> int:
-    """Store a vector of this model for every workflow that has none, and return how many those were; 0 without pgvector.
+    """Store a vector of this model for every workflow that has none, and return how many those were; 0
+    without pgvector.
 
-    The catalog is complete without vectors: words rank until then. Vectors stored before a failure stay. Raises
-    CatalogUnavailable and EmbedderUnavailable.
+    The catalog is complete without vectors: until then, words rank. Vectors stored before a failure stay.
+    Raises CatalogUnavailable and EmbedderUnavailable.
     """
     async with as_owner(url) as connection:
         if not await has_embeddings(connection):

@@ -1,6 +1,7 @@
 """The SQL statements. Only active workflows in their latest version are offered.
 
-Rows of bits are looked up one by one (LATERAL with a LIMIT): by the primary key, whatever the statistics of the table say.
+Rows of bits are looked up one by one (LATERAL with a LIMIT): by the primary key, whatever the statistics of
+the table say.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ import httpx2
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Of one answer, also after decompression."""
 MAX_PARTS = 256
-"""Tool calls or blocks of one answer. The rest is dropped: the client takes 0.2 ms of the event loop for each."""
+"""Tool calls or blocks of one answer. The rest is dropped: the client takes 0.2 ms of the event loop for
+each."""
 ZLIB_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 

@@ -1,8 +1,8 @@
 """One call of a model through pydantic-ai.
 
-One call is one `pydantic_ai.direct.model_request`: the loop, the retries and every word of the prompt are ours, so the
-prefix of a conversation stays byte-identical and the provider can cache it. Chosen over the library's Agent (which adds
-text of its own) and over a router library (size, import time).
+One call is one `pydantic_ai.direct.model_request`: the loop, the retries and every word of the prompt are
+ours, so the prefix of a conversation stays byte-identical and the provider can cache it. Chosen over the
+library's Agent (which adds text of its own) and over a router library (size, import time).
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ UNBUILT = (
 
 
 class PydanticAIModel:
-    """A model named `<provider>:<name>` as pydantic-ai names them (`openai-chat:gpt-5`, `anthropic:claude-sonnet-4-6`).
+    """A model named `<provider>:<name>` as pydantic-ai names them (`openai-chat:gpt-5`,
+    `anthropic:claude-sonnet-4-6`).
 
     `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens`
     bounds one answer; `max_connections` bounds the pool. With `silence_seconds`, answers are streamed, and
@@ -184,7 +185,9 @@ def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
 
 
 def provider_messages(system: str, turns: Sequence[Turn]) -> list[ModelMessage]:
-    """The conversation in pydantic-ai's types. `instructions` is repeated on every request, as the library wants."""
+    """The conversation in pydantic-ai's types. `instructions` is repeated on every request, as the library
+    wants.
+    """
     return [_provider_message(system, turn) for turn in turns]
 
 

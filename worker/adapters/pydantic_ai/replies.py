@@ -34,7 +34,9 @@ FINISH = {
 
 
 def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Reply:
-    """The provider's response as a Reply. `turn` makes the minted tool-call ids unique in the conversation."""
+    """The provider's response as a Reply. `turn` makes the minted tool-call ids unique in the
+    conversation.
+    """
     calls: list[ToolCall] = []
     parts: list[Any] = []
     part: Any
@@ -107,9 +109,9 @@ def _values(value: Any) -> int:
 def encodable(value: Any, levels: int = MAX_DEPTH) -> Any:
     """A JSON value whose texts can be written as UTF-8. Raises RecursionError for one with more levels.
 
-    Raises ValueError for NaN and infinities: Python's reader lets them in, no JSON has them.
+    Raises ValueError for NaN and infinities: Python's reader accepts them, but JSON does not have them.
 
-    JSON readers and writers give up at different depths, so what one of them lets in another cannot write.
+    JSON readers and writers give up at different depths, so one may accept what another cannot write.
     """
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()

@@ -1,8 +1,8 @@
 """Avoids work that the client libraries repeat at every call, although it is needed once or not at all.
 
-It is most of what a call costs in CPU: the OpenAI client walks through the whole conversation in search of keys to rename,
-of which a chat completion has none; pydantic-ai derives the schema of each tool; and a client is copied for each request
-that it must not retry.
+It is most of what a call costs in CPU: the OpenAI client walks through the whole conversation in search of
+keys to rename, of which a chat completion has none; pydantic-ai derives the schema of each tool; and a client
+is copied for each request that it must not retry.
 """
 
 from __future__ import annotations

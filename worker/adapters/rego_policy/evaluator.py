@@ -1,4 +1,6 @@
-"""One version of a policy in a process of its own, which can be killed. The next evaluation gets a new process."""
+"""One version of a policy in a process of its own, which can be killed. The next evaluation gets a new
+process.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,11 @@ Rules = Mapping[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one evaluation may take.
+    """The limits of one evaluation.
 
-    `cpu_seconds` bounds it by the CPU time it takes, so that a busy machine does not change decisions;
-    `answer_seconds` by the wall clock; `start_seconds` the loading of the policy in a new process.
-    `memory_bytes` is the memory of that process, of which it needs 60 MB for itself.
+    `cpu_seconds` bounds its CPU time, so that a busy machine does not change decisions; `answer_seconds` by
+    the wall clock; `start_seconds` the loading of the policy in a new process. `memory_bytes` is the memory
+    of that process, of which it needs 60 MB for itself.
     """
 
     cpu_seconds: float = 0.05
@@ -139,8 +141,8 @@ class Evaluator:
     async def close(self, *, hung: bool = False) -> int | None:
         """End the process if there is one. Its exit code, negative for a signal.
 
-        Without its input the process ends by itself. `kill` on one that is about to end would take its exit code away
-        from the event loop (`Popen.send_signal` polls), so only a process that hangs is killed.
+        Without its input the process ends by itself. `kill` on one that is about to end would take its exit
+        code away from the event loop (`Popen.send_signal` polls), so only a process that hangs is killed.
         """
         process, self._process = self._process, None
         if process is None:

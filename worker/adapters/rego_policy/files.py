@@ -1,4 +1,5 @@
-"""The files a policy consists of: reading them, telling versions apart, and their content as modules and data.
+"""The files a policy consists of: reading them, telling versions apart, and their content as modules and
+data.
 
 A `data` document is one object, in JSON or YAML, without duplicate keys. Two values for one limit are an
 error and never "the last one wins": nobody could say which limit holds.
@@ -51,7 +52,8 @@ class PolicyFiles:
 
     @property
     def version(self) -> str:
-        """Eight digits that change with any byte: of `sha256sum FILE`, for several of `sha256sum FILES... | sha256sum`.
+        """Eight digits that change with any byte: of `sha256sum FILE`, for several of `sha256sum FILES... |
+        sha256sum`.
 
         The files are in order of their names, without their directories.
         """
@@ -86,7 +88,8 @@ class PolicyFiles:
 
 
 def read_files(path: Path | None = None, data: Sequence[Path] = ()) -> PolicyFiles:
-    """The policy in a file, in a directory (`*.rego`, data in `*.json`, `*.yaml`), or, without a path, the shipped one.
+    """The policy in a file, in a directory (`*.rego`, data in `*.json`, `*.yaml`), or, without a path, the
+    shipped one.
 
     `data` are more files with data. Raises PolicyUnusable.
     """

@@ -23,10 +23,11 @@ class RegorusPolicy:
 
     `read` gives the files as they are now, or raises PolicyUnusable.
 
-    A change counts once two looks in a row have seen the same, so that files are not read while they are written: until
-    then the policy that was good decides. Then the new one does, from one decision to the next. One that cannot be used
-    means approval for everything until it is mended: its author wanted other rules than the old ones, perhaps stricter
-    ones, and deciding by the old ones for longer would be looser than anything that is written now. `problem` tells.
+    A change counts once two looks in a row have seen the same, so that files are not read while they are
+    written: until then the policy that was good decides. Then the new one does, from one decision to the
+    next. One that cannot be used means approval for everything until it is mended: its author wanted other
+    rules than the old ones, perhaps stricter ones, and deciding by the old ones for longer would be looser
+    than anything that is written now. `problem` tells.
     """
 
     def __init__(self, read: Callable[[], PolicyFiles], bounds: Bounds | None = None) -> None:

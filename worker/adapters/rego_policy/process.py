@@ -1,12 +1,13 @@
-"""The process that evaluates Rego. Run as a script of its own: it needs the standard library and `regorus` only.
+"""The process that evaluates Rego. Run as a script of its own: it needs the standard library and `regorus`
+only.
 
-The evaluator holds the interpreter lock and has no limits, so they are set from outside Python: a timer of the
-operating system on the CPU time of this process, whose signal ends it, and a limit on its address space.
+The evaluator holds the interpreter lock and has no limits, so they are set from outside Python: a timer of
+the operating system on the CPU time of this process, whose signal ends it, and a limit on its address space.
 
-One JSON document a line: first the policy (`modules`, `data`, `cpu_seconds`, `memory_bytes`), answered by the `rules`
-found, each with its number of arguments or null; then one question a line (`queries`, `input`), answered by the
-`values` of those queries that have one and the `seconds` it took. `{"error": ...}` answers what cannot be done. The
-end of the input ends the process.
+One JSON document a line: first the policy (`modules`, `data`, `cpu_seconds`, `memory_bytes`), answered by the
+`rules` found, each with its number of arguments or null; then one question a line (`queries`, `input`),
+answered by the `values` of those queries that have one and the `seconds` it took. `{"error": ...}` answers
+what cannot be done. The end of the input ends the process.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ Call = tuple[list[str], int]
 
 
 def limit(memory_bytes: int) -> None:
-    """Bound the memory, where the system can, and leave no core file: it would hold the input.
+    """Bound the memory, if the system can, and write no core file, which would contain the input.
 
-    Must be called before the evaluator is imported: its allocator reserves a gigabyte of addresses if it may.
+    Must be called before the evaluator is imported, because its allocator reserves a gigabyte of addresses if
+    allowed.
     """
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
@@ -68,9 +70,10 @@ def load(policy: dict[str, Any]) -> tuple[Any, dict[str, int | None]]:
 
 
 def heads(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of the syntax tree without what is not asked for: the tree is 40 times as large as the policy.
+    """An object of the syntax tree with only the needed parts, because the tree is 40 times as large as the
+    policy.
 
-    Of the bodies of rules only the calls in them are kept.
+    Of the bodies of rules, only their calls are kept.
     """
     node = dict(pairs)
     called = [call for _, value in pairs for call in calls_in(value)]

@@ -88,10 +88,11 @@ async def verify(
     ] = None,
     json_output: Json = False,
 ) -> int:
-    """Find events that were changed, dropped, moved, added or cut off, and results that differ from the trail.
+    """Find events that were changed, dropped, moved, added or cut off, and results that differ from the
+    trail.
 
-    Also reports a stream that was emptied, receives messages of other streams, or has lower limits than provisioned. Exit
-    code 1 if there are findings; each request is listed with its first bad event.
+    Also reports a stream that was emptied, receives messages of other streams, or has lower limits than
+    provisioned. Exit code 1 if there are findings; each request is listed with its first bad event.
     """
     from worker.adapters.audit_archive import AuditArchive
     from worker.app.auditing import check_archive, check_file, public_keys, read_heads
@@ -156,8 +157,8 @@ async def export(
 ) -> int:
     """Print all events as they are stored, one per line, or keep an archive of events and results.
 
-    `rca audit verify --file` verifies both. With --to, run it regularly, for example once a day: it continues where the last
-    run ended, even if that was interrupted.
+    `rca audit verify --file` verifies both. With --to, run it regularly, for example once a day: it continues
+    where the last run ended, even if that was interrupted.
     """
     if to and request:
         raise typer.BadParameter("an archive has all requests: leave out --request")

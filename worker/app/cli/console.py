@@ -1,7 +1,7 @@
 """Shared by all commands: how they run, wait, connect and fail, their exit codes and common options.
 
-`rca --help` imports every module beside this one, so whatever is slow to import is imported inside the function that
-needs it (tests/contract/test_imports.py).
+`rca --help` imports every module beside this one, so whatever is slow to import is imported inside the
+function that needs it (tests/contract/test_imports.py).
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def _explain(problem: BaseException) -> str:
 
 @asynccontextmanager
 async def connection(settings: NatsSettings, *, name: str = "rca") -> AsyncIterator[Client]:
-    """A connection to the configured server. Raises Unavailable when nobody answers, or the server refuses."""
+    """A connection to the configured server. Raises Unavailable when nobody answers, or the server
+    refuses.
+    """
     from worker.app.provisioning import connected
 
     where = f"NATS at {', '.join(settings.servers)}, for up to {settings.connect_seconds:g} s"
@@ -167,7 +169,9 @@ def one_line(text: str, limit: int) -> str:
 
 
 def print_json(document: Any) -> None:
-    """For scripts. Only ASCII, so that nothing in it can control the terminal, and half a character is no error."""
+    """For scripts. Only ASCII, so that nothing in it can control the terminal, and half a character is no
+    error.
+    """
     typer.echo(json.dumps(document, indent=2))
 
 
@@ -200,8 +204,8 @@ def progress(what: str, clock: Callable[[], float] = time.monotonic) -> Iterator
     """Yields `show(done, total)`, which says on standard error how far the work is and how long the rest will
     take.
 
-    A bar on a terminal, a line every ten seconds elsewhere, nothing for what takes less than a second. `what` is what the
-    command is doing, such as "reading events".
+    A bar on a terminal, a line every ten seconds elsewhere, nothing for what takes less than a second. `what`
+    is what the command is doing, such as "reading events".
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -48,7 +48,8 @@ async def demo(
 ) -> int:
     """Analyse an example incident here and now, with an embedded NATS server, cluster and worker.
 
-    Uses the model of RCA_LLM__MODEL if one is set, else the offline analyst (rules, no language model, no network).
+    Uses the model of RCA_LLM__MODEL if one is set, else the offline analyst (rules, no language model, no
+    network).
     """
     from rich.console import Console
     from rich.text import Text

@@ -18,7 +18,8 @@ AREA_CHARS, TEXT_CHARS = 11, 400
 
 @asynchronous
 async def doctor(*, json_output: Json = False) -> int:
-    """Check NATS, cluster, model, catalog and policy with the settings of a worker, and say how to fix each fault.
+    """Check NATS, cluster, model, catalog and policy with the settings of a worker, and say how to fix each
+    fault.
 
     Changes nothing. Asks each configured model one short question. Exit code 1 if there is a fault.
     """

@@ -1,8 +1,9 @@
 """`rca eval`: send every case through the whole pipeline, and compare the results with the expected answers.
 
-`expected.json`: `affected_resource` and `signal_type` are the best answer, `acceptable_affected_resources` (namespace
-empty for cluster scope) and `acceptable_signal_types` are right as well; `workflows.acceptable` may hold `(none)`: choosing nothing is right; an empty list means the
-same; `workflows.wrong` must never be chosen.
+`expected.json`: `affected_resource` and `signal_type` are the best answer, `acceptable_affected_resources`
+(namespace empty for cluster scope) and `acceptable_signal_types` are right as well; `workflows.acceptable`
+may hold `(none)`: choosing nothing is right; an empty list means the same; `workflows.wrong` must never be
+chosen.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ async def evaluate(
 ) -> int:
     """Run every case through the whole pipeline and compare the results with the expected answers.
 
-    In a directory of recordings (*.rca), replay each with another model, catalog or policy instead, and compare the results
-    with the recorded ones: shares and means, with the 95 % confidence interval of their difference. Exit code 1 if a case
-    ended without a result, or a recording could not be replayed.
+    In a directory of recordings (*.rca), replay each with another model, catalog or policy instead, and
+    compare the results with the recorded ones: shares and means, with the 95 % confidence interval of their
+    difference. Exit code 1 if a case ended without a result, or a recording could not be replayed.
     """
     from worker.app import logs
     from worker.app.replaying import SUFFIX, Alternative

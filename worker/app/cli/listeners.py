@@ -1,4 +1,6 @@
-"""`rca alertmanager` and `rca console`: requests from the webhooks of Alertmanager, and the incidents as web pages."""
+"""`rca alertmanager` and `rca console`: requests from the webhooks of Alertmanager, and the incidents as web
+pages.
+"""
 
 from __future__ import annotations
 

@@ -83,7 +83,9 @@ async def mcp(
 
 
 def allowed_hosts(settings: McpSettings, host: str, port: int) -> list[str]:
-    """Values of the Host header that are accepted. Raises ConfigurationError if the address needs more settings."""
+    """Values of the Host header that are accepted. Raises ConfigurationError if the address needs more
+    settings.
+    """
     from worker.app.settings import ConfigurationError
 
     own, loopback, everywhere = list(settings.hosts), _is_loopback(host), _is_everywhere(host)

@@ -1,4 +1,6 @@
-"""`rca submit`, `rca show`, `rca cancel` and `rca report`: one request, as a gateway or an operator handles it."""
+"""`rca submit`, `rca show`, `rca cancel` and `rca report`: one request, as a gateway or an operator handles
+it.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,8 @@ def submit(
 ) -> None:
     """Validate a request and publish it, as a gateway would.
 
-    Exit codes: 5 if the request is invalid (it is not published); with --wait also 0 result, 3 dead letter, 4 timeout,
-    5 rejected by the worker.
+    Exit codes: 5 if the request is invalid (it is not published); with --wait also 0 result, 3 dead letter, 4
+    timeout, 5 rejected by the worker.
     """
     with reported():  # outside of the event loop: Ctrl-C ends the reading of a terminal
         body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()

@@ -51,8 +51,8 @@ Ctrl-C stops everything."""
 async def up(case_dir: Case = None, *, catalog: CaseCatalog = None, json_output: Json = False) -> int:
     """Start NATS, a cluster of files and a worker, and print how to use them.
 
-    The cluster reads the files of CASE at each request, so you may change them. The model is that of RCA_LLM__MODEL, or
-    the offline analyst. With --json the addresses are printed as one line of JSON.
+    The cluster reads the files of CASE at each request, so you may change them. The model is that of
+    RCA_LLM__MODEL, or the offline analyst. With --json the addresses are printed as one line of JSON.
     """
     from worker.app import health, logs
     from worker.app.embedded import CaseDirectory, example_case, open_case, open_services

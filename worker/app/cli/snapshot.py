@@ -39,9 +39,9 @@ async def snapshot(
 ) -> int:
     """Save namespaces of a live cluster, with a request about them, as a case for `rca demo DIR`.
 
-    Reads objects, the nodes and volumes they use, events and the ends of logs with RCA_KUBERNETES__KUBECONFIG, and changes
-    nothing. The files are redacted, and Secrets are never read. Read the files before you pass them on: they describe your
-    cluster.
+    Reads objects, the nodes and volumes they use, events and the ends of logs with
+    RCA_KUBERNETES__KUBECONFIG, and changes nothing. The files are redacted, and Secrets are never read. Read
+    the files before you pass them on: they describe your cluster.
     """
     from contextlib import AsyncExitStack
 

@@ -29,8 +29,8 @@ CPU."""
 async def worker() -> int:
     """Analyse incidents from the request stream until SIGTERM or SIGINT.
 
-    Needs RCA_LLM__MODEL, a NATS server with the streams of `rca provision`, and read access to the cluster. When it
-    stops, it finishes running incidents or returns them to the queue.
+    Needs RCA_LLM__MODEL, a NATS server with the streams of `rca provision`, and read access to the cluster.
+    When it stops, it finishes running incidents or returns them to the queue.
     """
     from worker.app.settings import ConfigurationError, load
 
@@ -97,8 +97,8 @@ async def provision(
 ) -> int:
     """Create or update streams, consumers and buckets. Never deletes anything.
 
-    Lowers a byte limit only if the stored messages fit. Exit code 1 if a difference was not corrected, or if the server
-    does not have enough storage for the byte limits.
+    Lowers a byte limit only if the stored messages fit. Exit code 1 if a difference was not corrected, or if
+    the server does not have enough storage for the byte limits.
     """
     from worker.adapters.nats.provision import Action
     from worker.app.disk_sync import sync_advice

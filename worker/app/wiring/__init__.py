@@ -1,4 +1,6 @@
-"""Construction: the only place that makes adapters. What is opened here is closed by one AsyncExitStack, in reverse."""
+"""Construction: the only place that makes adapters. What is opened here is closed by one AsyncExitStack, in
+reverse.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,9 @@ class ClusterWatch:
 
 
 def checked_namespace(settings: KubernetesSettings) -> str | None:
-    """Return where the worker must be allowed to list pods: empty for all namespaces, None when the settings do not say."""
+    """Return where the worker must be allowed to list pods: empty for all namespaces, None when the settings
+    do not say.
+    """
     if "Pod" in map(canonical_kind, settings.denied_kinds):
         return None
     if not settings.namespaces:
@@ -132,7 +134,9 @@ def default_catalog() -> Path:
 async def open_catalog(
     settings: CatalogSettings, stack: AsyncExitStack, supervisor: Supervisor
 ) -> OpenCatalog:
-    """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin with."""
+    """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin
+    with.
+    """
     if url := settings.database_url.get_secret_value():
         return await _open_database(url, await open_embedder(settings, stack), stack)
     if settings.url:

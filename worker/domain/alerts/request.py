@@ -1,13 +1,13 @@
 """An alert as a request for analysis, in the words of a producer (docs/producers.md).
 
-The same alert about the same object always gives the same request: a re-sent notification is recognised by its remediation
-id, by the server for an hour and by workers after it.
+The same alert about the same object always gives the same request: a re-sent notification is recognised by
+its remediation id, by the server for an hour and by workers after it.
 
-Labels say which object an alert is about (kube-state-metrics, cAdvisor, node-exporter, OpenShift). A series of an exporter
-carries labels of the exporter's own pod beside those of the object. Where both have a label of the same name, Prometheus
-renames the one of the object to `exported_<name>`, unless the scrape honours labels; a label that only the exporter has (its
-`pod`, on a series about a Deployment) stays as it is. So what names a workload goes before `pod`, and `exported_` goes
-before the plain name.
+Labels say which object an alert is about (kube-state-metrics, cAdvisor, node-exporter, OpenShift). A series
+of an exporter carries labels of the exporter's own pod beside those of the object. Where both have a label of
+the same name, Prometheus renames the one of the object to `exported_<name>`, unless the scrape honours
+labels; a label that only the exporter has (its `pod`, on a series about a Deployment) stays as it is. So what
+names a workload goes before `pod`, and `exported_` goes before the plain name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from worker.domain.values.objects import ObjectRef
 
 SOURCE = "prometheus-alertmanager"
 NO_INCIDENT = "none"
-"""The severity of alerts that only show that alerting works (`Watchdog`, `InfoInhibitor` of kube-prometheus)."""
+"""The severity of alerts that only show that alerting works (`Watchdog`, `InfoInhibitor` of
+kube-prometheus)."""
 PRIORITY = {Severity.CRITICAL: Priority.P1, Severity.HIGH: Priority.P1, Severity.LOW: Priority.P3}
 TEXT_CHARS, NAME_CHARS, WORD_CHARS, LISTED = 8_000, 256, 128, 200
 LABELS, LABEL_CHARS, MAP_CHARS = 64, 1_000, 60_000

@@ -1,4 +1,6 @@
-"""The webhook of Alertmanager, version 4 (Prometheus documentation, "Alerting: configuration", `webhook_config`)."""
+"""The webhook of Alertmanager, version 4 (Prometheus documentation, "Alerting: configuration",
+`webhook_config`).
+"""
 
 from __future__ import annotations
 

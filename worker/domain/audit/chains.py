@@ -1,4 +1,5 @@
-"""One chain of audit events as it is read: in the order of the stream, in little memory (32 bytes for each event).
+"""One chain of audit events as it is read: in the order of the stream, in little memory (32 bytes for each
+event).
 
 A worker that takes a request over publishes earlier events again, with the same bytes. Otherwise events come
 in the order of their numbers, because each is confirmed before the next one is published. So an early event
@@ -30,9 +31,10 @@ HASHES: Final = ("prev", "hash")
 class Chain:
     """The known part of one chain.
 
-    `first` is the sequence of the first event seen, above 1 when the beginning is missing; `next` the sequence that is
-    expected now, or the first one that is missing. `last_at`: when the newest event was stored, or its own time when that
-    is unknown. `latest`: time, sequence and position of the event with the latest time of its own.
+    `first` is the sequence of the first event seen, above 1 when the beginning is missing; `next` the
+    sequence that is expected now, or the first one that is missing. `last_at`: when the newest event was
+    stored, or its own time when that is unknown. `latest`: time, sequence and position of the event with the
+    latest time of its own.
     """
 
     def __init__(self, link: Link, stored_at: datetime | None = None) -> None:
@@ -112,7 +114,9 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a chain: the digest of its result, and its signature. `key_id` is empty when it is not signed."""
+    """The end of a chain: the digest of its result, and its signature. `key_id` is empty when it is not
+    signed.
+    """
 
     sequence: int
     time: datetime

@@ -47,8 +47,8 @@ KEPT: Final = ("discard", "allow_rollup_hdrs", "allow_msg_ttl")
 class AuditCheck:
     """Reads events in the order of the stream, then reports the problems. It keeps 32 bytes per event.
 
-    With `keys`, each end of a chain must have a valid signature by one of them. With `only`, a request key, all other
-    events are skipped.
+    With `keys`, each end of a chain must have a valid signature by one of them. With `only`, a request key,
+    all other events are skipped.
     """
 
     def __init__(self, keys: Sequence[SignatureCheck] = (), *, only: str = "") -> None:
@@ -59,7 +59,9 @@ class AuditCheck:
         self._signed = self._ends = 0
 
     def add(self, position: int, body: bytes, stored_at: datetime | None = None) -> None:
-        """Read the next message. `position` is its place, for the report; `stored_at` the time at which it was stored."""
+        """Read the next message. `position` is its place, for the report; `stored_at` the time at which it
+        was stored.
+        """
         try:
             link = read_link(body)
         except ValueError as e:
@@ -161,7 +163,9 @@ class AuditCheck:
 
 
 def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain, ChainStatus]]:
-    """The status of each chain of one request, in the order in which they begin. Notes problems in the chains."""
+    """The status of each chain of one request, in the order in which they begin. Notes problems in the
+    chains.
+    """
     for chain in chains:
         _not_in_the_future(chain, facts)
         expired = False
@@ -266,7 +270,8 @@ class TrailStream:
 def stream_findings(
     have: TrailStream, want: Mapping[str, Any], *, max_age: timedelta, now: datetime, archived: int = 0
 ) -> Iterator[AuditFinding]:
-    """Yield what is wrong with the stream. `want` is its configuration as provisioned, which keeps events for `max_age`.
+    """Yield what is wrong with the stream. `want` is its configuration as provisioned, which keeps events for
+    `max_age`.
 
     Messages up to the sequence `archived` are known from an archive, so they may be gone.
     """

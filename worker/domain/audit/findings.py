@@ -36,7 +36,9 @@ class ChainProblem(enum.StrEnum):
 
 
 class ChainStatus(enum.StrEnum):
-    """The state of a chain. `abandoned`: the journal was gone or unreadable, so a later chain replaced this one."""
+    """The state of a chain. `abandoned`: the journal was gone or unreadable, so a later chain replaced this
+    one.
+    """
 
     COMPLETE = "complete"
     OPEN = "open"
@@ -47,9 +49,11 @@ class ChainStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """The first problem of a chain, or one of a message that belongs to none, of the stream or of an archive (sequence 0).
+    """The first problem of a chain, or one of a message that belongs to none, of the stream or of an archive
+    (sequence 0).
 
-    `position` is the sequence in the stream or the line of the file; 0 for a missing event, stream and archive.
+    `position` is the sequence in the stream or the line of the file; 0 for a missing event, stream and
+    archive.
     """
 
     request_key: str
@@ -71,7 +75,9 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class KeptHead:
-    """The last event of a chain, as it was copied elsewhere when it was published. `time` is None when it was not kept."""
+    """The last event of a chain, as it was copied elsewhere when it was published. `time` is None when it was
+    not kept.
+    """
 
     request_key: str
     chain: str
@@ -114,8 +120,9 @@ class ChainReport:
 class Report:
     """The result of a check. `events` counts each event once, `republished` the further copies.
 
-    `signed` counts the ends with a signature; with keys (`checked_signatures`) only valid ones. `notable` are the chains
-    that are neither complete nor bad. `checked_results`: the number of results; None when they were not read.
+    `signed` counts the ends with a signature; with keys (`checked_signatures`) only valid ones. `notable` are
+    the chains that are neither complete nor bad. `checked_results`: the number of results; None when they
+    were not read.
     """
 
     findings: Sequence[AuditFinding] = ()

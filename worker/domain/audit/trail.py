@@ -1,8 +1,8 @@
 """The audit events of one request: one chain over all its runs. A run records only its own steps, not
 replayed ones.
 
-Each event is kept in the journal with the step it belongs to (see journal/run.py), and a run that takes over publishes
-it again as it is. The server drops the second copy, and readers recognise it by its id.
+Each event is kept in the journal with the step it belongs to (see journal/run.py), and a run that takes over
+publishes it again as it is. The server drops the second copy, and readers recognise it by its id.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class RecordedSteps(Protocol):
 class AuditTrail:
     """Records the events of one run, as the observer of its investigation.
 
-    Secrets are removed from all free text of an event. Rejected answers are also published to the validation subject,
-    through `events`. `signer` signs the end of the chain.
+    Secrets are removed from all free text of an event. Rejected answers are also published to the validation
+    subject, through `events`. `signer` signs the end of the chain.
     """
 
     def __init__(

@@ -202,7 +202,9 @@ class Flaw(NamedTuple):
 
 
 def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> tuple[Workflow, list[Flaw]]:
-    """The workflow, and the flaws of its document. `workflow_id` and `title` are used when the document has none."""
+    """The workflow, and the flaws of its document. `workflow_id` and `title` are used when the document has
+    none.
+    """
     labels, other_labels = _labels(written)
     parameters, flaws = _parameters(written.parameters, ("parameters",))
     about, run = written.description, written.execution

@@ -104,10 +104,12 @@ def keys_for(context: SelectionContext) -> list[Key]:
 
 
 class LabelMatch:
-    """How the workflows of an index match a context, as sets of workflows: whole numbers with the bits of their places.
+    """How the workflows of an index match a context, as sets of workflows: whole numbers with the bits of
+    their places.
 
-    The index needs the entries of `keys_for(context)` only, and for `actions` those of types of action and signal types.
-    `size` counts all workflows, `fitting` are those that fit, `excluded` those that each label excludes.
+    The index needs the entries of `keys_for(context)` only, and for `actions` those of types of action and
+    signal types. `size` counts all workflows, `fitting` are those that fit, `excluded` those that each label
+    excludes.
     """
 
     def __init__(self, index: Index, context: SelectionContext) -> None:

@@ -1,7 +1,7 @@
 """Ranks workflows whose labels fit equally well: by words, or by meaning if an embedder is configured.
 
-Words: BM25 of SQLite's FTS5, in memory. Names such as `OOMKilled` are indexed whole and split (`oom killed`), so that a
-query finds them by either.
+Words: BM25 of SQLite's FTS5, in memory. Names such as `OOMKilled` are indexed whole and split (`oom killed`),
+so that a query finds them by either.
 
 Meaning: the nearness of vectors of workflows to the vector of a query. Signal type and severity stay out of
 both texts: labels have matched them already, and beside them, the words that distinguish workflows would
@@ -46,7 +46,9 @@ Scores = Callable[[Sequence[str]], Mapping[str, float]]
 
 
 class TextIndex:
-    """The words of workflows, and how well they match a query. Built once, in any thread; then used from one thread."""
+    """The words of workflows, and how well they match a query. Built once, in any thread; then used from one
+    thread.
+    """
 
     def __init__(self, workflows: Iterable[Workflow]) -> None:
         known = list(workflows)
@@ -60,7 +62,9 @@ class TextIndex:
         self._word = functools.lru_cache(KEPT_WORDS)(functools.partial(_word_scores, database))
 
     def scores(self, query: str, among: Sequence[str]) -> dict[str, float]:
-        """BM25 by id, of these ids; the higher the better. Workflows without a word of the query are absent."""
+        """BM25 by id, of these ids; the higher the better. Workflows without a word of the query are
+        absent.
+        """
         by_word = [self._word(word) for word in words_of(query)]
         found = {}
         for workflow_id in among:
@@ -113,7 +117,9 @@ def _without_cause(description: str) -> str:
 
 
 def query_text(query: SearchQuery) -> str:
-    """The text of a query that is embedded: its keywords. Empty when it has none: there is nothing to compare."""
+    """The text of a query that is embedded: its keywords. Empty when it has none: there is nothing to
+    compare.
+    """
     return spaced_names(" ".join(query.keywords))
 
 
@@ -125,7 +131,8 @@ def cosine(one: Vector, other: Vector) -> float:
 def unit_vectors(rows: Any, count: int, dimensions: int = 0) -> list[Vector]:
     """The vectors that a model gave for `count` texts, scaled to length 1.
 
-    Without `dimensions`, all vectors must have the same number of them. Raises EmbedderUnavailable for anything else.
+    Without `dimensions`, all vectors must have the same number of them. Raises EmbedderUnavailable for
+    anything else.
     """
     if not isinstance(rows, Sequence) or len(rows) != count:
         raise EmbedderUnavailable(f"the model did not give {count} vectors for {count} texts")
@@ -203,8 +210,8 @@ class QueryVectors:
 class MeaningRanking:
     """Ranks workflows by how near their vectors are to the vector of a query.
 
-    Vectors are kept by text, so that a changed catalog costs only its changes. It ranks only with a vector of the query
-    and of every workflow: vectors and words give no common order.
+    Vectors are kept by text, so that a changed catalog costs only its changes. It ranks only with a vector of
+    the query and of every workflow: vectors and words give no common order.
     """
 
     def __init__(self, embedder: Embedder, monotonic: Callable[[], float]) -> None:
@@ -233,7 +240,9 @@ class MeaningRanking:
         self._arrange()
 
     async def embed_missing(self) -> bool:
-        """Embed the texts that have no vector yet. Returns True when every workflow has one now. Never raises."""
+        """Embed the texts that have no vector yet. Returns True when every workflow has one now. Never
+        raises.
+        """
         missing = list(dict.fromkeys(t for t in self._passages.values() if t not in self._known))
         try:
             for start in range(0, len(missing), BATCH):

@@ -1,7 +1,9 @@
-"""Searching workflows by `<signal_type> <severity> [keywords]` (DD-LLM-001): the query, its checks, match quality.
+"""Searching workflows by `<signal_type> <severity> [keywords]` (DD-LLM-001): the query, its checks, match
+quality.
 
-A search has two phases: labels select workflows exactly, then text ranks those that fit. The match quality of a workflow
-says how well labels and text match. The wire formats (ADR-041) call it confidence, but it says nothing about the cause.
+A search has two phases: labels select workflows exactly, then text ranks those that fit. The match quality of
+a workflow says how well labels and text match. The wire formats (ADR-041) call it confidence, but it says
+nothing about the cause.
 
 A search may have filters, and code decides about them (DD-LLM-001, section 3). Signal type and severity come
 from the query, business labels from the request, component and detected labels from the last
@@ -56,8 +58,8 @@ class BadQueryError(ValueError):
 def parse_query(text: str, signal_types: Collection[str] = (), names: Collection[str] = ()) -> SearchQuery:
     """The query in the canonical spelling of its signal type. Raises BadQueryError.
 
-    `signal_types` are those of the catalog, in addition to the core ones. `names` are words that say where the incident
-    is and nothing about what to do, such as the name of the resource.
+    `signal_types` are those of the catalog, in addition to the core ones. `names` are words that say where
+    the incident is and nothing about what to do, such as the name of the resource.
     """
     words = _words(text)
     first, second, *keywords = (*words, "", "")[: max(2, len(words))]
@@ -88,7 +90,9 @@ def _words(text: str) -> list[str]:
 
 
 def _signal_type(word: str, more: Collection[str]) -> str:
-    """The known spelling. An unknown signal type must look like a Kubernetes reason or the name of an alert."""
+    """The known spelling. An unknown signal type must look like a Kubernetes reason or the name of an
+    alert.
+    """
     spellings = {name.lower(): str(name) for name in (*more, *SignalType)}
     if word.lower() in spellings:
         return spellings[word.lower()]
@@ -122,7 +126,9 @@ class TiedWorkflows(NamedTuple):
 
 
 class BestMatches(NamedTuple):
-    """The places that a query shows, with their match quality; how many workflows are good enough, and how many not."""
+    """The places that a query shows, with their match quality; how many workflows are good enough, and how
+    many not.
+    """
 
     shown: tuple[tuple[int, float], ...]
     total: int
@@ -130,7 +136,8 @@ class BestMatches(NamedTuple):
 
 
 def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[int]:
-    """The places that text has to order, because it decides which of them are shown, or which are good enough.
+    """The places that text has to order, because it decides which of them are shown, or which are good
+    enough.
 
     `tied` starts with the best fit.
     """
@@ -140,7 +147,8 @@ def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[int]:
 def best_matches(
     tied: Sequence[TiedWorkflows], query: SearchQuery, scores: Mapping[int, float]
 ) -> BestMatches:
-    """The workflows that a query shows. `scores` rank the `undecided` ones by text: the higher the better, none is last.
+    """The workflows that a query shows. `scores` rank the `undecided` ones by text: the higher the better,
+    none is last.
 
     Match quality depends on the tier, and within a tier on how many workflows are better.
     """
@@ -161,7 +169,9 @@ def best_matches(
 def _tiered(
     tied: Sequence[TiedWorkflows], query: SearchQuery
 ) -> Iterator[tuple[TiedWorkflows, int, int, bool]]:
-    """Each group with how many workflows of its tier are better, how many the tier has, and whether text orders it."""
+    """Each group with how many workflows of its tier are better, how many the tier has, and whether text
+    orders it.
+    """
     sizes, before, shown = Counter[int](), Counter[int](), 0
     for group in tied:
         sizes[group.fit.exact_causes] += len(group.places)

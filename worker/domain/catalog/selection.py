@@ -1,8 +1,8 @@
 """Rules of every catalog: which workflows fit a context, how well, and why the others do not.
 
-Rules (DD-LLM-001, Kubernaut label schema): values match ignoring case, a list is any-of, `*` matches everything. A
-label that the workflow does not declare or that the context lacks constrains nothing. Detected labels that are strings
-exclude when they differ; boolean ones and custom labels only rank.
+Rules (DD-LLM-001, Kubernaut label schema): values match ignoring case, a list is any-of, `*` matches
+everything. A label that the workflow does not declare or that the context lacks constrains nothing. Detected
+labels that are strings exclude when they differ; boolean ones and custom labels only rank.
 
 Both sides are normalized first (`declared`, `known`), so that matching compares sets of keys.
 """
@@ -34,9 +34,11 @@ CUSTOM = "custom label "
 CAUSE_LABELS = ("signal_type", "severity")
 """Labels that the investigation determines."""
 CAUSE_WEIGHT = 8
-"""The weight of an exact signal type or severity: more than the six other labels and the target have together."""
+"""The weight of an exact signal type or severity: more than the six other labels and the target have
+together."""
 UNDECLARED, ANY_VALUE, SAME_VALUE = 2, 3, 4
-"""Weights of a detected or custom label that the context has; 0 when the workflow is declared for another value."""
+"""Weights of a detected or custom label that the context has; 0 when the workflow is declared for another
+value."""
 PAGE_SIZE = 10
 MAX_CURSOR_CHARS = 1024
 API_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
@@ -60,7 +62,9 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A label that excludes a workflow: the value of the context, and the values that the workflow is declared for."""
+    """A label that excludes a workflow: the value of the context, and the values that the workflow is
+    declared for.
+    """
 
     label: str
     value: str
@@ -74,8 +78,8 @@ class Mismatch:
 class LabelFit(NamedTuple):
     """How well the labels of a workflow fit a context; the greater, the better.
 
-    `gitops_aware` counts only on targets that a GitOps tool manages. `exact` is the weight of the labels that are declared
-    for exactly the value of the context, `others` that of the detected and custom labels.
+    `gitops_aware` counts only on targets that a GitOps tool manages. `exact` is the weight of the labels that
+    are declared for exactly the value of the context, `others` that of the detected and custom labels.
     """
 
     gitops_aware: bool
@@ -164,7 +168,9 @@ def other_signal_type(workflow: Workflow, context: SelectionContext) -> str:
 
 
 def unmet_labels(workflow: Workflow, context: SelectionContext) -> tuple[str, ...]:
-    """Detected labels that the workflow requires and that the target is known not to have, as `name=value`."""
+    """Detected labels that the workflow requires and that the target is known not to have, as
+    `name=value`.
+    """
     flags = _detected(context)
     return tuple(
         f"{name}={str(required).lower()}"
@@ -174,7 +180,9 @@ def unmet_labels(workflow: Workflow, context: SelectionContext) -> tuple[str, ..
 
 
 def works_against_gitops(workflow: Workflow, context: SelectionContext) -> bool:
-    """True if a GitOps tool may undo the workflow: it manages the target, and the workflow does not take account of it."""
+    """True if a GitOps tool may undo the workflow: it manages the target, and the workflow does not take
+    account of it.
+    """
     return is_gitops_managed(context) and not workflow.gitops_aware
 
 
@@ -184,7 +192,9 @@ def is_gitops_managed(context: SelectionContext) -> bool:
 
 
 def signal_types_of(actions: Iterable[ActionSummary]) -> frozenset[str]:
-    """The signal types of the actions: all of the catalog when the actions were listed with an empty context."""
+    """The signal types of the actions: all of the catalog when the actions were listed with an empty
+    context.
+    """
     return frozenset(name for action in actions for name in action.signal_types)
 
 
@@ -212,7 +222,9 @@ def workflow_of(cursor: str) -> str:
 
 
 def label_name(name: str) -> str:
-    """The name of a label in snake_case, such as of `signal-type`, `signalName` or `kubernaut.io/signal-type`."""
+    """The name of a label in snake_case, such as of `signal-type`, `signalName` or
+    `kubernaut.io/signal-type`.
+    """
     spelt = snake_case(name.strip().removeprefix("label.").rpartition("/")[2].replace("-", "_"))
     return "signal_type" if spelt == "signal_name" else spelt
 
@@ -220,7 +232,8 @@ def label_name(name: str) -> str:
 def component_of(label: str) -> tuple[str | None, str]:
     """API group and kind (lower case) of `apps/v1/Deployment`, `v1/Node`, `apps/Deployment` or `deployment`.
 
-    The group is None when the label does not have one. The version does not matter: an object is served in all of them.
+    The group is None when the label does not have one. The version does not matter: an object is served in
+    all of them.
     """
     *rest, kind = label.strip().lower().split("/")
     if not rest:

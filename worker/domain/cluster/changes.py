@@ -1,6 +1,7 @@
 """Compares the newest revisions of a workload field by field.
 
-A Deployment keeps its revisions as ReplicaSets, a StatefulSet or DaemonSet as ControllerRevisions (Kubernetes API).
+A Deployment keeps its revisions as ReplicaSets, a StatefulSet or DaemonSet as ControllerRevisions (Kubernetes
+API).
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ def _named(revision: Manifest) -> str:
 
 
 def differences(old: Any, new: Any) -> list[str]:
-    """`spec.containers[app].image: a:1 -> a:2` for each field that differs; elements of arrays are matched by name."""
+    """`spec.containers[app].image: a:1 -> a:2` for each field that differs; elements of arrays are matched by
+    name.
+    """
     return [line for line in _differences(old, new, "", 0) if not line.startswith(NOISE)]
 
 

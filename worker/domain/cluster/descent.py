@@ -111,7 +111,8 @@ async def _get(cluster: Cluster, ref: ObjectRef) -> Sequence[Manifest]:
 def pod_selector(manifest: Any) -> dict[str, Any] | None:
     """The selector of the pods of an object, as a LabelSelector; None if it has none.
 
-    `spec.selector` is a LabelSelector or a plain map. Kinds with a scale subresource may give it as text in their status.
+    `spec.selector` is a LabelSelector or a plain map. Kinds with a scale subresource may give it as text in
+    their status.
     """
     selector = mapping(dig(manifest, "spec", "selector"))
     if mapping(selector.get("matchLabels")) or mappings(selector.get("matchExpressions")):

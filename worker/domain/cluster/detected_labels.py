@@ -1,8 +1,8 @@
 """Detected labels: characteristics of the target and of its owners, read from the cluster (DD-WORKFLOW-001).
 
 Detections are independent. One that fails is named in `failed_detections`: unknown is not false. Marks of
-GitOps tools and Helm sit on the top object, so the whole owner chain is looked at (Argo CD resource tracking, Flux
-ownership labels, Helm's own release annotations).
+GitOps tools and Helm sit on the top object, so the whole owner chain is looked at (Argo CD resource tracking,
+Flux ownership labels, Helm's own release annotations).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads fields of JSON that may hold anything, without ever raising.
 
-An aggregated API, a broken controller or an attacker may put a list where the Kubernetes API documents an object. A
-value of the wrong type counts as absent.
+An aggregated API, a broken controller or an attacker may put a list where the Kubernetes API documents an
+object. A value of the wrong type counts as absent.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def name_of(manifest: Any) -> str:
 
 
 def pod_template(manifest: Any) -> dict[str, Any]:
-    """The template a workload makes its pods from (Kubernetes API, PodTemplateSpec); a CronJob has it in its Jobs."""
+    """The template a workload makes its pods from (Kubernetes API, PodTemplateSpec); a CronJob has it in its
+    Jobs.
+    """
     if dig(manifest, "kind") == "CronJob":
         manifest = dig(manifest, "spec", "jobTemplate")
     return mapping(dig(manifest, "spec", "template"))
@@ -96,7 +98,9 @@ def reference(manifest: Any) -> ObjectRef:
 
 
 def without_own_name(message: str, about: ObjectRef) -> str:
-    """A message of kubelet or scheduler about a pod without the name of that pod, in the forms they write it."""
+    """A message of kubelet or scheduler about a pod without the name of that pod, in the forms they write
+    it.
+    """
     name, home = about.name, about.namespace
     for form in (f" in pod {name}_{home}", f" pod={name}_{home}", f" {home}/{name}"):
         if form in message:  # and no longer name begins with it

@@ -1,7 +1,7 @@
 """The history of a resource: past remediations and their effects (ADR-055, DD-HAPI-016).
 
-The history of the top owner of the resource is looked up together with the hash of its present spec, and shown to the
-model in a few lines. The hash serves the look-up only and is never shown.
+The history of the top owner of the resource is looked up together with the hash of its present spec, and
+shown to the model in a few lines. The hash serves the look-up only and is never shown.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def in_order(remediations: Iterable[PastRemediation], now: datetime) -> tuple[Pa
 
 
 async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
-    """The canonical hash of the top owner with the ConfigMaps its pods use; empty when it could not be read."""
+    """The canonical hash of the top owner with the ConfigMaps its pods use; empty when it could not be
+    read.
+    """
     root = chain.root_manifest
     if root is None:
         return ""
@@ -142,7 +144,9 @@ def regressions(known: KnownHistory) -> list[PastRemediation]:
 
 
 def declining(remediations: Sequence[PastRemediation]) -> dict[str, list[float]]:
-    """Actions whose effectiveness falls strictly over at least three scores. `remediations` are oldest first."""
+    """Actions whose effectiveness falls strictly over at least three scores. `remediations` are oldest
+    first.
+    """
     scores: dict[str, list[float]] = {}
     for item in remediations:
         if item.action and item.score is not None and not item.drifted:
@@ -196,7 +200,9 @@ SPEC = {
 
 
 def describe(known: KnownHistory, now: datetime) -> dict[str, Any] | str:
-    """The history as the model sees it, warnings first, newest last; a sentence if there is nothing to list."""
+    """The history as the model sees it, warnings first, newest last; a sentence if there is nothing to
+    list.
+    """
     if known.problem:
         return (
             f"unknown: {one_line(known.problem, 200)}; go on without it, but do not take this for no history"

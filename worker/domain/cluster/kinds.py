@@ -83,7 +83,8 @@ API_RESOURCES: Mapping[str, tuple[str, ...]] = {
 }
 """`plural Kind [short names]` by API version, as `kubectl api-resources` lists them; `*` marks cluster scope.
 
-The API versions are stable in every supported release. Where two API versions serve a kind, the preferred one is first.
+The API versions are stable in every supported release. Where two API versions serve a kind, the preferred one
+is first.
 """
 REVISIONS_KEPT_AS: Mapping[str, str] = {
     "Deployment": "ReplicaSet",
@@ -163,7 +164,9 @@ def canonical_kind(kind: str) -> str:
 
 
 def split_kind(kind: str) -> tuple[str, str]:
-    """(api version, kind) of `apps/v1/Deployment`; the API version is empty when the text does not hold one."""
+    """(api version, kind) of `apps/v1/Deployment`; the API version is empty when the text does not hold
+    one.
+    """
     if found := GROUPED.match(kind):
         return found["api"], found["kind"]
     if found := QUALIFIED.match(kind):

@@ -41,8 +41,8 @@ STARTING = {"Pending", "ContainerCreating", "PodInitializing"}
 class Pods:
     """Pods of the target and other failing pods around it, the worst first.
 
-    `complete`: `own` are all pods of the target. `all_read`: all pods around it were read. `between` are the objects
-    through which a target of a custom kind has its pods.
+    `complete`: `own` are all pods of the target. `all_read`: all pods around it were read. `between` are the
+    objects through which a target of a custom kind has its pods.
     """
 
     own: tuple[Manifest, ...] = ()
@@ -58,7 +58,9 @@ class Pods:
 
 
 async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain | None) -> Pods:
-    """Pods behind the target: its own, those it selects, those of its namespace or node. Raises ClusterError."""
+    """Pods behind the target: its own, those it selects, those of its namespace or node. Raises
+    ClusterError.
+    """
     start = target.start
     if start.kind == "Node":
         listing = await cluster.list(ListQuery("Pod", field_selector=f"spec.nodeName={start.name}"))

@@ -28,8 +28,8 @@ QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
 class Container:
     """One container and its status.
 
-    `kind` is `init`, `sidecar` (an init container that keeps running), `app`, or `ephemeral` (added for debugging: it
-    has no influence on the state of the pod).
+    `kind` is `init`, `sidecar` (an init container that keeps running), `app`, or `ephemeral` (added for
+    debugging: it has no influence on the state of the pod).
     """
 
     name: str
@@ -217,7 +217,9 @@ def _explained(condition: dict[str, Any]) -> str:
 
 
 def deletion(manifest: Manifest) -> str:
-    """`deletion asked for at 2026-06-04T15:30:00Z, kept by finalizers a, b`; empty for an object that is not deleted."""
+    """`deletion asked for at 2026-06-04T15:30:00Z, kept by finalizers a, b`; empty for an object that is not
+    deleted.
+    """
     asked = read_moment(meta(manifest).get("deletionTimestamp"))
     names = ", ".join(map(text, sequence(meta(manifest).get("finalizers"))))
     kept = f", kept by finalizers {names}" if names else ""

@@ -1,7 +1,7 @@
 """What objects refer to, by name and by label.
 
-A pod names the ConfigMaps, Secrets and claims it cannot start without (Kubernetes API, PodSpec). Label selectors
-(`metav1.LabelSelector`) also have a text form, for list calls.
+A pod names the ConfigMaps, Secrets and claims it cannot start without (Kubernetes API, PodSpec). Label
+selectors (`metav1.LabelSelector`) also have a text form, for list calls.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ class Scope:
     """Names are globs (`team-*`). No `namespaces` means all; `denied_namespaces` and `denied_kinds` take
     precedence.
 
-    Objects without a namespace are only limited by `denied_kinds`, except Namespaces, which go by their names. Kinds may
-    be written in every way that tools understand (`cm`, `configmaps`, `ConfigMap`).
+    Objects without a namespace are only limited by `denied_kinds`, except Namespaces, which go by their
+    names. Kinds may be written in every way that tools understand (`cm`, `configmaps`, `ConfigMap`).
     """
 
     namespaces: tuple[str, ...] = ()

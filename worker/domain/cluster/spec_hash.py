@@ -1,9 +1,9 @@
 """The canonical hash of the spec of a resource (DD-EM-002, version 2): the key of the remediation history.
 
-Executors, assessors and this worker hash independently and compare the texts, so the bytes must be those that Go's
-`encoding/json` writes: keys in order, no spaces, raw UTF-8, `<`, `>`, `&`, U+2028 and U+2029 escaped, integers as int64,
-other numbers as the shortest float64. Everything but `apiVersion`, `kind`, `metadata` and `status` is hashed; lists are
-sorted by the text of their elements, since the API server may reorder them.
+Executors, assessors and this worker hash independently and compare the texts, so the bytes must be those that
+Go's `encoding/json` writes: keys in order, no spaces, raw UTF-8, `<`, `>`, `&`, U+2028 and U+2029 escaped,
+integers as int64, other numbers as the shortest float64. Everything but `apiVersion`, `kind`, `metadata` and
+`status` is hashed; lists are sorted by the text of their elements, since the API server may reorder them.
 
 The hashes of ConfigMaps that a resource uses are mixed in. Secrets are left out.
 """
@@ -64,7 +64,9 @@ def canonical_json(value: Any) -> str:
 
 
 def config_map_names(manifest: Manifest) -> tuple[str, ...]:
-    """The ConfigMaps that the pods of a workload use, in order: as volumes, projected volumes and environment."""
+    """The ConfigMaps that the pods of a workload use, in order: as volumes, projected volumes and
+    environment.
+    """
     path = TEMPLATE_PATHS.get(str(manifest.get("kind")))
     pod = mapping(dig(manifest, *path)) if path else {}
     found: list[Any] = []
@@ -86,7 +88,9 @@ def config_map_hash(config_map: Manifest) -> str:
 
 
 def absent_config_map_hash(name: str) -> str:
-    """Return what stands for a ConfigMap that cannot be read, for whatever reason: it is not the hash of an empty one."""
+    """Return what stands for a ConfigMap that cannot be read, for whatever reason: it is not the hash of an
+    empty one.
+    """
     return config_map_hash({"data": {"__sentinel__": f"__absent:{name}__"}})
 
 
@@ -142,7 +146,9 @@ def _number(value: Any) -> str:
 
 
 def _float(number: float) -> str:
-    """The shortest digits that read back the same: Python and Go agree on them, not on when to write an exponent."""
+    """The shortest digits that read back the same: Python and Go agree on them, not on when to write an
+    exponent.
+    """
     if SMALLEST_PLAIN <= abs(number) < LARGEST_PLAIN:
         plain = format(Decimal(repr(number)), "f")
         return plain.removesuffix(".0")

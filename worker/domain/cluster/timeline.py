@@ -50,7 +50,9 @@ def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
 
 
 def joined_starts(items: Sequence[Happening]) -> list[Happening]:
-    """The events, with those by which the kubelet reports one start of a container (pulled, created, started) as one."""
+    """The events, with those by which the kubelet reports one start of a container (pulled, created, started)
+    as one.
+    """
     kept: list[Happening] = []
     for item in items:
         last = kept[-1] if kept else item

@@ -143,11 +143,11 @@ class Edge:
 class Diagnosis:
     """One conclusion of a rule.
 
-    `object` is what has to change, `also` names other objects that an answer may rightly blame instead: the workload that
-    suffers, a claim behind it. `remedies` are the kinds of action whose precondition holds in this state. `revision` is the
-    one to roll back to, 0 when that is not known. `signals` are signal types that this state corresponds to, the best first.
-    `reads` are the objects that the conclusion rests on, `path` the steps from the signal's resource. `container` is the one
-    that fails, if one does.
+    `object` is what has to change, `also` names other objects that an answer may rightly blame instead: the
+    workload that suffers, a claim behind it. `remedies` are the kinds of action whose precondition holds in
+    this state. `revision` is the one to roll back to, 0 when that is not known. `signals` are signal types
+    that this state corresponds to, the best first. `reads` are the objects that the conclusion rests on,
+    `path` the steps from the signal's resource. `container` is the one that fails, if one does.
     """
 
     cause: Cause

@@ -58,7 +58,9 @@ def _failing_container(pod: Manifest) -> str:
 
 
 def outdated(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> bool:
-    """True if a failing pod is of a revision that its StatefulSet has left: the controller waits until it is ready."""
+    """True if a failing pod is of a revision that its StatefulSet has left: the controller waits until it is
+    ready.
+    """
     status = dig(facts.get(workload), "status") if workload.kind == "StatefulSet" else None
     kept = {text(dig(status, "currentRevision")), text(dig(status, "updateRevision"))} - {""}
     return bool(kept) and text(dig(pod, "metadata", "labels", "controller-revision-hash")) not in {"", *kept}
@@ -89,7 +91,9 @@ def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> boo
 
 
 def _half_way(manifest: Manifest, rollout: Rollout) -> bool:
-    """True if the controller of a StatefulSet states that all pods ran with the revision before and not with this one."""
+    """True if the controller of a StatefulSet states that all pods ran with the revision before and not with
+    this one.
+    """
     stated = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
     return tuple(stated) == (name_of(rollout.previous), name_of(rollout.newest))
 

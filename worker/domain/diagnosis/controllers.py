@@ -1,4 +1,6 @@
-"""Objects whose own controllers state what is wrong: autoscalers, budgets, jobs, namespaces, certificates, API services."""
+"""Objects whose own controllers state what is wrong: autoscalers, budgets, jobs, namespaces, certificates,
+API services.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
 
 
 def scaled_by_another(facts: ClusterFacts, workload: ObjectRef) -> bool:
-    """Whether an autoscaler that a controller has made (KEDA) scales a workload, and so may keep it at zero on purpose."""
+    """Whether an autoscaler that a controller has made (KEDA) scales a workload, and so may keep it at zero
+    on purpose.
+    """
     made = [h for h in facts.list("HorizontalPodAutoscaler", workload.namespace).items if owner_of(h)]
     targets = [scale_target(h, workload.namespace) for h in made]
     return any(named(target) == named(workload) for target in targets if target)
@@ -263,7 +267,9 @@ def ended_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
 
 
 def held_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """A Deployment that is paused, a Job that is suspended, a StatefulSet whose update its own partition holds back."""
+    """A Deployment that is paused, a Job that is suspended, a StatefulSet whose update its own partition
+    holds back.
+    """
     updated = whole(dig(manifest, "status", "updatedReplicas")) >= whole(dig(manifest, "spec", "replicas"))
     paused = ref.kind == "Deployment" and dig(manifest, "spec", "paused") is True and not updated
     if paused or (ref.kind == "Job" and dig(manifest, "spec", "suspend") is True):

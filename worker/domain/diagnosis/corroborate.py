@@ -108,7 +108,9 @@ def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> 
 
 
 def _undo(facts: ClusterFacts, finding: Diagnosis, action: ProposedAction) -> ProposedAction:
-    """The action with the revision it goes back to: without one, or with 0, that before the newest, as `kubectl` does."""
+    """The action with the revision it goes back to: without one, or with 0, that before the newest, as
+    `kubectl` does.
+    """
     found = () if action.revision else revisions(facts, finding.object)
     return replace(action, revision=revision_number(found[-2])) if len(found) > 1 else action
 

@@ -26,7 +26,9 @@ WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[ObjectRef, ...]] | None:
-    """Return why controllers report that they cannot create pods of a workload, and the objects that say so; None if they do not."""
+    """Return why controllers report that they cannot create pods of a workload, and the objects that say so;
+    None if they do not.
+    """
     makers = [workload, *replica_sets_of(facts, workload)]
     said: list[str] = []
     reads: list[ObjectRef] = []

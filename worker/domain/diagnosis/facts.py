@@ -28,7 +28,8 @@ DEPENDED_ON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One read. Without a name it asks for all objects of the kind in the namespace (in all of them when that is empty).
+    """One read. Without a name it asks for all objects of the kind in the namespace (in all of them when that
+    is empty).
 
     `node` asks for the pods on it, `about` (`Pod/api-0`) for the events of one object.
     The kind LOG asks for the end of a container's log; `name` is the pod.
@@ -44,7 +45,9 @@ class Question:
     previous: bool = False
 
     def __str__(self) -> str:
-        """`Pod shop/api-0`, `Pods of namespace shop`, `Pods of node w1`, `log of Pod shop/api-0 container api`."""
+        """`Pod shop/api-0`, `Pods of namespace shop`, `Pods of node w1`, `log of Pod shop/api-0 container
+        api`.
+        """
         if self.kind == LOG:
             run = "previous " if self.previous else ""
             return f"{run}log of Pod {self.namespace}/{self.name} container {self.container}"
@@ -80,10 +83,11 @@ class Objects:
 
 @dataclass
 class ClusterFacts:
-    """The store. `now` is the time of the incident; `open` are the questions that rules asked and nobody has answered.
+    """The store. `now` is the time of the incident; `open` are the questions that rules asked and nobody has
+    answered.
 
-    `answers` may be filled with what was read earlier in a run. `texts` tells whether logs may be read: what programs write
-    leads to objects and causes that never corroborate an answer.
+    `answers` may be filled with what was read earlier in a run. `texts` tells whether logs may be read: what
+    programs write leads to objects and causes that never corroborate an answer.
     """
 
     now: datetime | None = None

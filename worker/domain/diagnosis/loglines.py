@@ -225,7 +225,8 @@ def classify(line: str) -> Trouble | None:
 
 
 def telling_lines(lines: Sequence[str], window: int = 120) -> list[Telling]:
-    """Lines with a class in the last `window` lines, most telling first: loud ones before quiet ones, later first.
+    """Lines with a class in the last `window` lines, most telling first: loud ones before quiet ones, later
+    first.
 
     A quiet line (info, warning, debug) counts only for classes that are clear at any level.
     """

@@ -116,7 +116,9 @@ def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
 
 
 def withholding(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
-    """Nodes with devices that a pod asks for and that are not offered: the plugin which serves them does not work."""
+    """Nodes with devices that a pod asks for and that are not offered: the plugin which serves them does not
+    work.
+    """
     wanted = [name for name in requests_of(mapping(pod.get("spec"))) if "/" in name]
     nodes = facts.list("Node").items if wanted and unscheduled(pod) else ()
     found = []
@@ -128,7 +130,9 @@ def withholding(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
 
 
 def preparing(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
-    """Failing workloads that tolerate, by its key, a taint that a component has yet to take away for the pod to run."""
+    """Failing workloads that tolerate, by its key, a taint that a component has yet to take away for the pod
+    to run.
+    """
     nodes, spec = facts.list("Node").items if unscheduled(pod) else (), mapping(pod.get("spec"))
     taints = [t for node in nodes for t in mappings(dig(node, "spec", "taints")) if not tolerated(spec, t)]
     keys = {k for t in taints if OF_COMPONENTS.search(k := text(t.get("key"))) and LIFECYCLE not in k}
@@ -173,7 +177,9 @@ def _unbound_claims(facts: ClusterFacts, pod: Manifest, namespace: str) -> bool:
 
 
 def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
-    """Whether the volume of a claim is made only once its pod has a node: until then it is rightly Pending."""
+    """Whether the volume of a claim is made only once its pod has a node: until then it is rightly
+    Pending.
+    """
     found = facts.get(ref_to("StorageClass", text(dig(claim, "spec", "storageClassName"))))
     mode, maker = text(dig(found, "volumeBindingMode")), text(dig(found, "provisioner"))
     return mode == "WaitForFirstConsumer" and maker != STATIC

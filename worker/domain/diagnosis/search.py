@@ -19,7 +19,9 @@ STANDS_FOR = frozenset({R.SAME, R.OWNER, R.SELECTED, R.SCALE_TARGET, R.NAMESPACE
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Findings by distance from the signal's resource. `circle`: names of objects that depend on each other."""
+    """Findings by distance from the signal's resource. `circle`: names of objects that depend on each
+    other.
+    """
 
     findings: tuple[Diagnosis, ...] = ()
     circle: frozenset[tuple[str, str, str]] = frozenset()

@@ -37,7 +37,9 @@ def settled_since(facts: ClusterFacts, signal: ObjectRef, spoken_of: str) -> dat
 
 
 def _pods_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
-    """Return since when all pods that the workload wants are ready and none of their containers was restarted."""
+    """Return since when all pods that the workload wants are ready and none of their containers was
+    restarted.
+    """
     if ref.kind not in REPLICATED | {"Pod"} or not facts.list("Pod", ref.namespace).complete:
         return None
     pods = pods_of(facts, ref)

@@ -1,4 +1,6 @@
-"""Pods that do not start: images, missing configuration, volumes that cannot be mounted, and refused starts."""
+"""Pods that do not start: images, missing configuration, volumes that cannot be mounted, and refused
+starts.
+"""
 
 from __future__ import annotations
 

@@ -136,7 +136,8 @@ def created(manifest: Manifest) -> datetime | None:
 
 
 def changed(manifest: Manifest) -> datetime | None:
-    """Return when the content of an object last changed, by the times of its field managers; else when it was created.
+    """Return when the content of an object last changed, by the times of its field managers; else when it was
+    created.
 
     Pruned objects have the newest of these times in `metadata.lastChange`.
     """
@@ -184,7 +185,9 @@ def memory_limit(container: Container) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The newest revision of a workload and the one to go back to. `lines` name the fields that differ, since `began`."""
+    """The newest revision of a workload and the one to go back to. `lines` name the fields that differ, since
+    `began`.
+    """
 
     newest: Manifest
     previous: Manifest
@@ -214,7 +217,8 @@ class Rollout:
 
 
 def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
-    """Return what changed since the revision before the newest, or since the one that still runs well beside it.
+    """Return what changed since the revision before the newest, or since the one that still runs well beside
+    it.
 
     None without an earlier revision, when only marks differ, or when the workload was unavailable before.
     """
@@ -255,7 +259,8 @@ def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
 
 
 LATELY = timedelta(hours=48)
-"""How long a change may have been there before it shows: a changed ConfigMap takes effect with the next start."""
+"""How long a change may have been there before it shows: a changed ConfigMap takes effect with the next
+start."""
 
 
 def lately(facts: ClusterFacts, change: datetime | None) -> bool:

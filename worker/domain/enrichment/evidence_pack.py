@@ -22,7 +22,9 @@ LAST_CHANGE = re.compile(r'"lastChange":(\{[^{}]*\})')
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One piece that can be rendered at any size. A lower `rank` is more important; `cap` is its fair share in tokens."""
+    """One piece that can be rendered at any size. A lower `rank` is more important; `cap` is its fair share
+    in tokens.
+    """
 
     source: str
     scope: str

@@ -93,7 +93,8 @@ class InvalidRequest:
 def decode(
     body: bytes, kind: RequestKind, received_at: datetime, cluster_name: str = ""
 ) -> Decoded | InvalidRequest:
-    """Read a message body. `received_at` (aware) is the time of the message, for a sender that does not give one.
+    """Read a message body. `received_at` (aware) is the time of the message, for a sender that does not give
+    one.
 
     With `cluster_name`, requests that name another cluster are rejected.
     """
@@ -194,7 +195,8 @@ def _mapped(data: Mapping[str, Any], request: Request) -> Iterator[str]:
         yield f"the severity {word} of the request was read as {request.severity}"
 
 
-# -- JSON: a value that json.loads accepts and we do not becomes a flaw in its place, so that every error has a path
+# -- JSON: a value that json.loads accepts and we do not becomes a flaw in its place, so that every error has
+# a path
 
 
 @dataclass(frozen=True, slots=True)

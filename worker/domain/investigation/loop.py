@@ -84,7 +84,8 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at once.
+    """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at
+    once.
 
     `facts` are those behind the verdict, or None if they were not looked up. `at` is when the answer was
     checked. `unreadable`: why no answer could be read.
@@ -153,7 +154,9 @@ class Investigation:
 
 
 async def investigate(given: Investigation) -> Investigated:
-    """Run the loop to its end. Raises Retry, GiveUp, Halted, Preempted, LostClaim, JournalGap, Unavailable."""
+    """Run the loop to its end. Raises Retry, GiveUp, Halted, Preempted, LostClaim, JournalGap,
+    Unavailable.
+    """
     loop = _Loop(given)
     while not (used_up := exhausted(loop.spent, given.limits)):
         try:
@@ -280,7 +283,8 @@ class _Loop:
         return replace(judged, at=self._given.clock.now())
 
     def _only_told(self, judged: Judged) -> Unreadable | None:
-        """The way in which an answer is unreadable, if the model only needs to be told how to answer; else None.
+        """The way in which an answer is unreadable, if the model only needs to be told how to answer; else
+        None.
 
         It is told once of each way, while calls remain besides those reserved for the attempts.
         """

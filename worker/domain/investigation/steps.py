@@ -1,4 +1,5 @@
-"""The journal of an investigation: what each step keeps, and the cursor that replays the steps of earlier runs.
+"""The journal of an investigation: what each step keeps, and the cursor that replays the steps of earlier
+runs.
 
 Steps are read back in the order in which they were written. A turn of tool results is kept with the evidence
 it added and the memory of the toolbox, so that grounding, label filters, the answers to repeated calls and
@@ -34,8 +35,8 @@ class Asked:
     """A reply of the model, and the values by which the loop decides, since a successor with another clock
     must decide the same.
 
-    `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer. `shrunk`: how often the
-    conversation before it was shrunk to fit.
+    `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer. `shrunk`: how
+    often the conversation before it was shrunk to fit.
     """
 
     reply: Reply
@@ -83,7 +84,8 @@ SAVED_REFUSAL = TypeAdapter(SavedRefusal)
 
 
 class Replay:
-    """A cursor over the steps of earlier runs. Each method takes the next step of its kind; None after the last one.
+    """A cursor over the steps of earlier runs. Each method takes the next step of its kind; None after the
+    last one.
 
     All raise JournalGap for a step that this version cannot read.
     """

@@ -41,8 +41,9 @@ class Alignment:
     """The findings. `verdict` is the last one, without doubts that the cluster has settled, and marked as
     misaligned if planted text may have misled it.
 
-    `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the id of the
-    evidence. `checked` is everything that was checked for them. `problem` says why the second model made no choice; empty when it did or was not asked.
+    `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the
+    id of the evidence. `checked` is everything that was checked for them. `problem` says why the second model
+    made no choice; empty when it did or was not asked.
     """
 
     verdict: Verdict | None
@@ -92,8 +93,8 @@ async def check_alignment(
 ) -> Alignment:
     """Report planted text, and ask for a second view if only corroboration is missing.
 
-    `would_run` says whether the answer would be executed without approval once it is corroborated. Raises what `SecondView.ask`
-    raises.
+    `would_run` says whether the answer would be executed without approval once it is corroborated. Raises
+    what `SecondView.ask` raises.
     """
     checked = [*free_texts(run.request), *evidence]
     verdict = without_settled_doubts(found.verdict, corroborated)

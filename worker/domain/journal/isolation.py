@@ -1,23 +1,24 @@
 """Retrying suspects in isolation: which request may kill its process once more, and what may run beside it.
 
-When a process dies, every run in it becomes a suspect. Suspects run one at a time, with nothing beside them, so that a
-request that kills its process is found out and the others get their results: only a death while a request ran alone
-counts against it.
+When a process dies, every run in it becomes a suspect. Suspects run one at a time, with nothing beside them,
+so that a request that kills its process is found out and the others get their results: only a death while a
+request ran alone counts against it.
 
-A process can also be killed from outside, and an innocent request with it: when a node is lost, or a neighbour uses up
-the memory. Such deaths come in waves, so a request that has died in isolation waits in the queue for ever longer before
-it runs again. One that kills its process by itself kills the next one whenever it runs.
+A process can also be killed from outside, and an innocent request with it: when a node is lost, or a
+neighbour uses up the memory. Such deaths come in waves, so a request that has died in isolation waits in the
+queue for ever longer before it runs again. One that kills its process by itself kills the next one whenever
+it runs.
 
 No run ever starts beside a running suspect, not even a P0, because the suspect might take it down. A P0 does
 not have to wait for the end of the suspect's run either: the suspect yields before its next paid call. Its
 run ends in an orderly way, which does not count as a death, and continues from the journal when the P0 is
 done.
 
-P0 requests may arrive without end. While they keep the suspects waiting, the other lanes go on beside them. When the
-suspects have waited long enough (they are due), nothing else is taken from the queue; once only P0 runs are left, no
-further one starts; once these are done, one suspect makes one call. Then everybody goes on as before, and the suspects
-wait anew. A P0 therefore waits for the runs that were there before it and for one call, however many suspects there
-are and whatever their lane.
+P0 requests may arrive without end. While they keep the suspects waiting, the other lanes go on beside them.
+When the suspects have waited long enough (they are due), nothing else is taken from the queue; once only P0
+runs are left, no further one starts; once these are done, one suspect makes one call. Then everybody goes on
+as before, and the suspects wait anew. A P0 therefore waits for the runs that were there before it and for one
+call, however many suspects there are and whatever their lane.
 
 All functions are pure. An urgency is the number of a lane, 0 for the most urgent.
 """
@@ -106,5 +107,7 @@ def start_decision(load: ProcessLoad, urgency: int, *, suspect: bool) -> StartDe
 
 
 def must_yield(load: ProcessLoad, urgency: int) -> bool:
-    """True if the running suspect of this urgency must end its run before its next call: a P0 waits for it."""
+    """True if the running suspect of this urgency must end its run before its next call: a P0 waits for
+    it.
+    """
     return load.waiting > 0 or (urgency > MOST_URGENT and min(load.suspects) == MOST_URGENT)

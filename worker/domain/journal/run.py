@@ -5,8 +5,8 @@ published event is in the journal, byte for byte, and a successor publishes it a
 first attempt failed. An event that did not reach the journal was never published, and its step is recorded
 again. Events need no write of their own.
 
-This is also why their chain cannot fork: a fenced run cannot store its step, so its events are never published, and the
-run that fenced it continues from the last event in the journal.
+This is also why their chain cannot fork: a fenced run cannot store its step, so its events are never
+published, and the run that fenced it continues from the last event in the journal.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ class Run:
         self._recorded.append(record)
 
     async def start(self, *, alone: bool, at: datetime) -> None:
-        """Publish the events that earlier runs left, then fence these runs. `alone`: no other run is in this process.
+        """Publish the events that earlier runs left, then fence these runs. `alone`: no other run is in this
+        process.
 
         Raises LostClaim when another run was faster, Unavailable. A run that only publishes a finished result
         records no event, because its chain has ended already.

@@ -5,8 +5,8 @@ taken. A CLAIM step precedes each paid call, so that a run that was replaced whi
 spends. A run that ends in an orderly way writes END; a run without END was killed, or fenced while frozen,
 which looks the same.
 
-BEGIN names the message and the digest of the request that the run is for. With the note `afresh`, runs do not continue
-from the steps before it, because one of these could not be read.
+BEGIN names the message and the digest of the request that the run is for. With the note `afresh`, runs do not
+continue from the steps before it, because one of these could not be read.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def owner(steps: Sequence[Step]) -> Owner | None:
 
 
 def usable(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps a successor continues from: those since the last fresh start; none when one of them is unreadable."""
+    """The steps a successor continues from: those since the last fresh start; none when one of them is
+    unreadable.
+    """
     since = _since_fresh_start(steps)
     return () if any(step.kind == UNREADABLE for step in since) else since
 
@@ -128,8 +130,8 @@ def flaw(steps: Sequence[Step]) -> str:
 def unconfirmed(steps: Sequence[Step]) -> Iterator[AuditRecord]:
     """The events that may not have been published, in order.
 
-    A run publishes what earlier runs left before it begins, and the events of each step before it takes the next one.
-    So every event before the last step that is neither a BEGIN nor an END is published.
+    A run publishes what earlier runs left before it begins, and the events of each step before it takes the
+    next one. So every event before the last step that is neither a BEGIN nor an END is published.
     """
     working = [n for n, step in enumerate(steps) if step.kind not in {BEGIN, END, UNREADABLE}]
     for step in steps[working[-1] if working else 0 :]:

@@ -75,7 +75,9 @@ def changed_fields(recorded: Any, replayed: Any, path: str = "") -> Iterator[str
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The means of one figure, their difference, and its 95 % confidence interval. Shares are between 0 and 1."""
+    """The means of one figure, their difference, and its 95 % confidence interval. Shares are between 0 and
+    1.
+    """
 
     figure: str
     recorded: float
@@ -90,8 +92,9 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Compare each recorded result with its replay.
 
-    The figures whose names begin with `same_` are the share of pairs that agree, from 0 to 1. The intervals are bootstrapped
-    over the pairs; the same seed gives the same intervals. The cost is left out unless every result states it.
+    The figures whose names begin with `same_` are the share of pairs that agree, from 0 to 1. The intervals
+    are bootstrapped over the pairs; the same seed gives the same intervals. The cost is left out unless every
+    result states it.
     """
     facts = [(facts_of(before), facts_of(after)) for before, after in pairs]
     figures = {f"same_{name}": [(1.0, float(a[name] == b[name])) for a, b in facts] for name in SAME}

@@ -1,4 +1,6 @@
-"""Runs a recorded analysis again: as it was, or with another model, catalog or policy against the recorded cluster."""
+"""Runs a recorded analysis again: as it was, or with another model, catalog or policy against the recorded
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Replayed:
 
 
 async def replay(bundle: Bundle, changes: Changes) -> Replayed:
-    """Run the analysis of a bundle again. Raises BundleError, ReportedError when the model gives no answer."""
+    """Run the analysis of a bundle again. Raises BundleError, ReportedError when the model gives no
+    answer.
+    """
     player = Player(bundle.exchanges, changes.live)
     try:
         rules, request = RULES.validate_python(bundle.rules), _request(bundle)

@@ -1,4 +1,5 @@
-"""Takes a snapshot of namespaces: their objects, the nodes and volumes they use, owners of other kinds, and logs, redacted.
+"""Takes a snapshot of namespaces: their objects, the nodes and volumes they use, owners of other kinds, and
+logs, redacted.
 
 The snapshot cluster serves it again, so it is a case for `rca demo`, `rca eval`, or a test. Secrets are never
 read.

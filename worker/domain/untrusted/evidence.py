@@ -1,11 +1,10 @@
 """Evidence: everything a run has seen of the world, numbered, bounded and fenced.
 
-A piece of evidence reaches the model between two fence lines that carry a random token of the run, so that text from
-the cluster or the sender cannot close its own fence or open another one:
+A piece of evidence reaches the model between two fence lines that carry a random token of the run, so that
+text from the cluster or the sender cannot close its own fence or open another one:
 
-    <data-4f2a9c01b7d3 id="E3" source="get_pod_logs" scope="Pod shop/api-0 container app, previous, last 40 lines">
-    ...
-    </data-4f2a9c01b7d3>
+    <data-4f2a9c01b7d3 id="E3" source="get_pod_logs" scope="Pod shop/api-0 container app, previous, last 40
+    lines"> ... </data-4f2a9c01b7d3>
 
 Anything that looks like a fence inside the text is defused, and characters that change how text is displayed
 or read (bidi controls, zero-width characters, other control characters) are made visible.
@@ -37,7 +36,8 @@ class EvidenceKind(enum.StrEnum):
     OBJECT = "object"
     """One object of the cluster, whole or in part; the scope names it."""
     OWNERS = "owners"
-    """An object of the cluster, named by the scope, and its owners; a note names the owner that could not be read."""
+    """An object of the cluster, named by the scope, and its owners; a note names the owner that could not
+    be read."""
     TABLE = "table"
     """Objects of one kind, one a row; the scope begins with the kind and where they are."""
     EVENTS = "events"

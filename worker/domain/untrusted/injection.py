@@ -120,7 +120,8 @@ TAGS = {code: chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
 ESCAPED = re.compile(r"(?<!\\)\\+(?:[nrt]|u\{([0-9a-f]{1,5})\}|u([0-9a-f]{4}))")
 """What JSON and `make_visible` make of characters. Planes beyond 15 have no use in a text.
 
-A match begins where a run of backslashes begins: from every backslash of it, a long run would take quadratic time.
+A match begins where a run of backslashes begins: from every backslash of it, a long run would take quadratic
+time.
 """
 SURROGATE = re.compile("[\ud800-\udfff]")
 PLAIN = {ord("\u0130"): "I"} | TAGS | dict.fromkeys(map(ord, INVISIBLE))

@@ -22,8 +22,8 @@ SETTLE_PATIENCE_SECONDS: Final = 30.0
 
 REDELIVERY_FIRST_SECONDS: Final = 5.0
 REDELIVERY_CAP_SECONDS: Final = 300.0
-"""A message whose outcome the broker could not store doubles its delay from the first to this one: the server's limit
-of 50 deliveries must outlast a long outage."""
+"""A message whose outcome the broker could not store doubles its delay from the first to this one: the
+server's limit of 50 deliveries must outlast a long outage."""
 NOT_NOW_SECONDS: Final = 1.0
 """For a message that this process may not run at the moment: another one may take it at once."""
 UNDECIDED_SECONDS: Final = 60.0
@@ -50,8 +50,9 @@ LONGEST_RETRY_AFTER_SECONDS: Final = 300.0
 """The longest Retry-After that is believed: a server that names a date or a wrong unit is asked again."""
 PROBE_GROWTH: Final = 1.1
 LONGEST_PROBE: Final = 5.0
-"""Probes of a model that refuses every call come ever later, up to five times the first pause: each probe leaves steps
-in the journal of its request, which the next one reads, and over a weekend they must stay few."""
+"""Probes of a model that refuses every call come ever later, up to five times the first pause: each probe
+leaves steps in the journal of its request, which the next one reads, and over a weekend they must stay
+few."""
 
 OUTAGE_SILENCE_SECONDS: Final = 12.0
 """Models that keep failing, without an answer for this long, are down: under load, some call always
@@ -68,11 +69,12 @@ refuses every call."""
 SUSPECTS_WAIT_SECONDS: Final = 30.0
 """How long urgent requests take precedence over suspects; then one suspect makes one call."""
 SUSPECT_HOLD_SECONDS: Final = 600.0
-"""How long a suspect waits for its turn beyond that before its message goes back: running analyses take their time."""
+"""How long a suspect waits for its turn beyond that before its message goes back: running analyses take
+their time."""
 
 DEATH_PAUSES_SECONDS: Final = (30.0, 120.0)
-"""After the first and after each further death in isolation: how long a request waits before it runs again. A wave of
-deaths from outside (a lost node, a neighbour that uses up the memory) is over by then."""
+"""After the first and after each further death in isolation: how long a request waits before it runs
+again. A wave of deaths from outside (a lost node, a neighbour that uses up the memory) is over by then."""
 
 # --- watching
 

@@ -15,7 +15,8 @@ from schemas.subjects import DEFAULT_LANE, Lane
 class MessageId:
     """Identity of a message of one stream, even if the stream is recreated and counts from 1 again.
 
-    `stored_at` is the server's time of storing it, in UTC and cut to microseconds; None in journals of older versions.
+    `stored_at` is the server's time of storing it, in UTC and cut to microseconds; None in journals of older
+    versions.
     """
 
     sequence: int

@@ -12,7 +12,8 @@ from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 class ReportedError(Exception):
     """A failure that the user of a command can fix.
 
-    The message says what is wrong, where, and what to do. A command prints it without a traceback and exits with 1.
+    The message says what is wrong, where, and what to do. A command prints it without a traceback and exits
+    with 1.
     """
 
 
@@ -101,7 +102,8 @@ BLOCKING = frozenset(
         GiveUpReason.MODEL_UNREACHABLE,
     }
 )
-"""Every call of the model fails in the same way until an outage ends, or somebody changes a key, a limit or a setting."""
+"""Every call of the model fails in the same way until an outage ends, or somebody changes a key, a limit
+or a setting."""
 
 
 def believed(after: float) -> float:

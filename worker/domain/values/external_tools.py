@@ -12,8 +12,9 @@ from typing import Any
 class McpServer:
     """A server to mount: `url` of a streamable HTTP endpoint, or the `command` that starts it.
 
-    `tools` are the names of the tools that may be called, `vouched` those of them that the operator declares read-only,
-    whatever the server says. `token_file` holds a bearer token for `url` and is read for each connection.
+    `tools` are the names of the tools that may be called, `vouched` those of them that the operator declares
+    read-only, whatever the server says. `token_file` holds a bearer token for `url` and is read for each
+    connection.
     """
 
     name: str

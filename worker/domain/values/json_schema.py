@@ -1,7 +1,7 @@
 """JSON Schemas for models: complete, self-contained and short.
 
-Every word of a schema is paid for in every call. Titles and string lengths are left out, and references are resolved,
-because some servers do not follow them.
+Every word of a schema is paid for in every call. Titles and string lengths are left out, and references are
+resolved, because some servers do not follow them.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
 
 
 def must_wrap_up(spent: Spent, limits: Limits, expected_tokens: int = 0) -> bool:
-    """True if the next reply must be the final answer: calls are reserved for every attempt at it, and room for this one."""
+    """True if the next reply must be the final answer: calls are reserved for every attempt at it, and room
+    for this one.
+    """
     if spent.llm_calls >= limits.llm_calls - limits.attempts or spent.tool_calls >= limits.tool_calls:
         return True
     return any(

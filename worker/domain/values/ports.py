@@ -93,7 +93,9 @@ class TrackRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One time series: its labels, and (Unix seconds, value) in order of time. Values may be NaN or infinite."""
+    """One time series: its labels, and (Unix seconds, value) in order of time. Values may be NaN or
+    infinite.
+    """
 
     labels: Mapping[str, str]
     points: tuple[tuple[float, float], ...]
@@ -109,7 +111,8 @@ class Metrics(Protocol):
 
 
 class ExternalTools(Protocol):
-    """Tools of other servers that operators have mounted. Only `call` touches a server; it raises ExternalToolError.
+    """Tools of other servers that operators have mounted. Only `call` touches a server; it raises
+    ExternalToolError.
 
     `tools` are those that may be called, including those of a server that cannot be reached at the moment.
     """
@@ -142,7 +145,8 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0, 1).
+    """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0,
+    1).
 
     `cluster_problem` checks whether the cluster can be read at all, and says why not.
     """
@@ -163,7 +167,8 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One audit event, byte for byte as published, with what its headers and the next event of the chain need.
+    """One audit event, byte for byte as published, with what its headers and the next event of the chain
+    need.
 
     `body` is canonical JSON. `hash` is empty for an event of a version without chains.
     """
@@ -178,7 +183,9 @@ class AuditRecord:
 
 
 class Signer(Protocol):
-    """Signs texts with Ed25519: the same text has the same signature of 64 bytes. `key_id` names the public key."""
+    """Signs texts with Ed25519: the same text has the same signature of 64 bytes. `key_id` names the public
+    key.
+    """
 
     @property
     def key_id(self) -> str: ...
@@ -245,7 +252,8 @@ class JournalRun(Protocol):
 class Journal(Protocol):
     """Steps of all requests. `open` raises Unavailable without the broker.
 
-    A step that is lost or cannot be decoded appears in `past` as an UNREADABLE one, whose note `why` gives the reason.
+    A step that is lost or cannot be decoded appears in `past` as an UNREADABLE one, whose note `why` gives
+    the reason.
     """
 
     async def open(self, request_key: str, run: str) -> JournalRun: ...

@@ -25,10 +25,10 @@ class SpecMatch(enum.StrEnum):
 class PastRemediation:
     """One remediation of a resource. Unknown values are empty or None.
 
-    `id` is the request key. `at` is when it was executed, or chosen. `status` is that of our result, `outcome` a value of
-    ExecutionOutcome or a word of the store, empty when none was reported. `score` is 0 to 1. `drifted`: the spec was
-    changed while the effect was assessed, so that `score` and `resolved` say nothing. `match` is the comparison of the
-    store, if it compares specs itself.
+    `id` is the request key. `at` is when it was executed, or chosen. `status` is that of our result,
+    `outcome` a value of ExecutionOutcome or a word of the store, empty when none was reported. `score` is 0
+    to 1. `drifted`: the spec was changed while the effect was assessed, so that `score` and `resolved` say
+    nothing. `match` is the comparison of the store, if it compares specs itself.
     """
 
     id: str
@@ -66,7 +66,9 @@ class PastRemediation:
 
     @property
     def successful(self) -> bool:
-        """True if it was executed and is known to have helped: the signal went away, or else the score is good."""
+        """True if it was executed and is known to have helped: the signal went away, or else the score is
+        good.
+        """
         good = self.score is not None and self.score >= GOOD
         helped = good if self.resolved is None else self.resolved
         return (
@@ -77,7 +79,9 @@ class PastRemediation:
         )
 
     def matches(self, spec_hash: str) -> SpecMatch | None:
-        """Return how the present spec relates to it; None if that is unknown. A spec that is the same before and after counts as before."""
+        """Return how the present spec relates to it; None if that is unknown. A spec that is the same before
+        and after counts as before.
+        """
         if spec_hash and spec_hash == self.pre_hash:
             return SpecMatch.BEFORE
         if spec_hash and spec_hash == self.post_hash:
@@ -88,13 +92,17 @@ class PastRemediation:
 
 
 def spec_drifted(assessment_reason: str) -> bool:
-    """True if the spec was changed while the effect was assessed. The reason may be `SpecDrift` or `spec_drift`."""
+    """True if the spec was changed while the effect was assessed. The reason may be `SpecDrift` or
+    `spec_drift`.
+    """
     return assessment_reason.replace("_", "").casefold() == SPEC_DRIFT
 
 
 @dataclass(frozen=True, slots=True)
 class TrackRecord:
-    """How often an action was proposed in an environment, and how often it is known to have helped, or not to have."""
+    """How often an action was proposed in an environment, and how often it is known to have helped, or not to
+    have.
+    """
 
     proposed: int = 0
     succeeded: int = 0

@@ -16,7 +16,8 @@ from worker.domain.values.errors import RetryReason
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter. `max_age_seconds` after its first run a request is not tried again.
+    """Exponential backoff with full jitter. `max_age_seconds` after its first run a request is not tried
+    again.
 
     The time it waited in the queue before that is no failure of anything.
     """
@@ -37,8 +38,8 @@ def next_delay(
 ) -> float | None:
     """Seconds until the next try, or None to stop.
 
-    `attempt` counts from 1, `age_seconds` from the first run, `after` is what the server asked for (Retry-After, never
-    undercut), `jitter` is in [0, 1).
+    `attempt` counts from 1, `age_seconds` from the first run, `after` is what the server asked for
+    (Retry-After, never undercut), `jitter` is in [0, 1).
     """
     ceiling = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(attempt - 1, 30))
     delay = ceiling * jitter
@@ -50,7 +51,9 @@ def next_delay(
 
 
 def broker_delay(deliveries: int) -> float:
-    """Seconds until a message is redelivered whose outcome the broker could not store, after so many deliveries."""
+    """Seconds until a message is redelivered whose outcome the broker could not store, after so many
+    deliveries.
+    """
     return min(REDELIVERY_CAP_SECONDS, REDELIVERY_FIRST_SECONDS * 2.0 ** min(deliveries - 1, 30))
 
 

@@ -12,7 +12,8 @@ T = TypeVar("T")
 async def together(calls: Sequence[Awaitable[T]], *, at_once: int | None = None) -> list[T]:
     """Await all calls, `at_once` of them at a time. Returns their results in order.
 
-    The first failure cancels the others and is raised as it is, where `asyncio.gather` would leave them running.
+    The first failure cancels the others and is raised as it is, where `asyncio.gather` would leave them
+    running.
     """
     gate = asyncio.Semaphore(at_once or max(1, len(calls)))
 

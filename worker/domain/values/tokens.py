@@ -1,8 +1,8 @@
 """Token estimates without a tokenizer, and cutting text to them.
 
-The estimate follows how byte-pair vocabularies of the o200k family split text: at case changes, digits by threes, runs
-of punctuation. On manifests, tables and logs it is right within a few per cent and errs upwards; random letters, the
-worst case, are under-counted by less than a third.
+The estimate follows how byte-pair vocabularies of the o200k family split text: at case changes, digits by
+threes, runs of punctuation. On manifests, tables and logs it is right within a few per cent and errs upwards;
+random letters, the worst case, are under-counted by less than a third.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from functools import lru_cache
 
 PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|\s+|[!-/:-@\[-`{-~]+|[^\x00-\x7f]+|.", re.DOTALL)
 REMEMBERED_TEXTS, REMEMBERED_CHARS = 512, 8_192
-"""How many counted texts are remembered, and how long one may be: a piece of evidence is counted each time it is rendered."""
+"""How many counted texts are remembered, and how long one may be: a piece of evidence is counted each time
+it is rendered."""
 LAST_SIMPLE_SCRIPT = "\u0530"  # Latin, Greek and Cyrillic come before it and are split into longer tokens
 
 

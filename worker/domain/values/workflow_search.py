@@ -45,8 +45,9 @@ class Match:
 class SearchPage:
     """The result of a search, best match first.
 
-    `total` counts the workflows of at least `min_confidence`, `weaker` those that fit below it. `excluded` says how many
-    workflows of the catalog each label excludes, `excluded_alone` how many of them no other label excludes.
+    `total` counts the workflows of at least `min_confidence`, `weaker` those that fit below it. `excluded`
+    says how many workflows of the catalog each label excludes, `excluded_alone` how many of them no other
+    label excludes.
     """
 
     matches: tuple[Match, ...]

@@ -1,7 +1,7 @@
 """Remediation workflows as the catalog offers them, and the context in which they are offered.
 
-Label and parameter names are those of DD-LLM-001 and the Kubernaut workflow schema (ADR-043). Names of detected labels
-are in snake_case here, whatever spelling a document or a message has.
+Label and parameter names are those of DD-LLM-001 and the Kubernaut workflow schema (ADR-043). Names of
+detected labels are in snake_case here, whatever spelling a document or a message has.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class Workflow:
 
     @property
     def risk(self) -> Literal["", "low", "medium", "high"]:
-        """`low`, `medium` or `high`, as the operator declares it under `custom_labels`; empty when it is not declared."""
+        """`low`, `medium` or `high`, as the operator declares it under `custom_labels`; empty when it is not
+        declared.
+        """
         declared = self.custom_labels.get("risk", ())
         return normalize_risk(declared[0]) if len(declared) == 1 else ""
 
@@ -120,7 +122,9 @@ class ActionText:
 
 @dataclass(frozen=True, slots=True)
 class ActionSummary:
-    """A type of action, how many of its workflows fit the context, and the signal types those are declared for."""
+    """A type of action, how many of its workflows fit the context, and the signal types those are declared
+    for.
+    """
 
     action_type: str
     text: ActionText = ActionText()
@@ -142,10 +146,11 @@ class WorkflowPage:
 
 @dataclass(frozen=True, slots=True)
 class SelectionContext:
-    """The labels of an incident, which workflows are matched against. An empty string or sequence constrains nothing.
+    """The labels of an incident, which workflows are matched against. An empty string or sequence constrains
+    nothing.
 
-    `components` are (api_version, kind) of the target and its owner chain; an api_version may be empty. A detected
-    label of None is unknown: its detection failed.
+    `components` are (api_version, kind) of the target and its owner chain; an api_version may be empty. A
+    detected label of None is unknown: its detection failed.
     """
 
     environment: str = ""

@@ -120,7 +120,8 @@ class Corroborator:
         return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
     async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
-        """Find causes by rules, for a result to which the model gave no answer. The likeliest cause comes first.
+        """Find causes by rules, for a result to which the model gave no answer. The likeliest cause comes
+        first.
 
         Logs are read, too, because these causes only inform humans and confirm nothing. Never raises
         ClusterError.
@@ -137,7 +138,8 @@ class Corroborator:
 def without_settled_doubts(verdict: Verdict | None, found: Corroborated) -> Verdict | None:
     """The verdict, without the doubt about the workflow's signal type if the state of the cluster settles it.
 
-    A workflow is made for the signal if it is made for the state that confirms the answer, whatever the answer calls it.
+    A workflow is made for the signal if it is made for the state that confirms the answer, whatever the
+    answer calls it.
     """
     if not isinstance(verdict, Accepted) or verdict.workflow is None:
         return verdict
@@ -181,7 +183,9 @@ def claim_of(accepted: Accepted) -> Claim:
 
 
 def _number(accepted: Accepted, word: str) -> int | None:
-    """The whole number of the only parameter whose name has the word. One that is left out has its default."""
+    """The whole number of the only parameter whose name has the word. One that is left out has its
+    default.
+    """
     declared = accepted.workflow.parameters if accepted.workflow else ()
     values = {p.name: p.default for p in declared} | dict(accepted.parameters)
     found = [str(v) for n, v in values.items() if word in n.upper() and v is not None]

@@ -36,10 +36,11 @@ FIELDS = {
 def parameter_origins(
     accepted: Accepted, finding: Diagnosis | None, facts: ClusterFacts
 ) -> dict[str, ParameterOrigin]:
-    """The origin of each parameter. `finding` confirms the answer; without one, code has nothing to check against.
+    """The origin of each parameter. `finding` confirms the answer; without one, code has nothing to check
+    against.
 
-    A value equal to the catalog's default is the catalog's, whoever wrote it down. But a default that changes nothing for the
-    better here, given or left out, is the model's choice: it chose the workflow.
+    A value equal to the catalog's default is the catalog's, whoever wrote it down. But a default that changes
+    nothing for the better here, given or left out, is the model's choice: it chose the workflow.
     """
     if accepted.workflow is None:
         return {}
@@ -97,7 +98,9 @@ class _Check:
         return now is not None and wanted is not None and now < wanted <= (now * MAX_GROWTH or 1)
 
     def misses(self, name: str, value: Any) -> bool:
-        """True if the value is known to mend nothing: it names another container, or a size that does not grow."""
+        """True if the value is known to mend nothing: it names another container, or a size that does not
+        grow.
+        """
         if "CONTAINER" in name:
             return bool(self.containers()) and value not in self.containers()
         if not isinstance(value, str) and "REPLICA" not in name and "FACTOR" not in name:
@@ -106,7 +109,9 @@ class _Check:
         return now is not None and wanted is not None and wanted <= now
 
     def now(self, name: str) -> float | None:
-        """Return what the target has now of the size that the parameter sets; None if it sets none, or if that is not known."""
+        """Return what the target has now of the size that the parameter sets; None if it sets none, or if
+        that is not known.
+        """
         workflow = self.accepted.workflow
         remedies = remedies_of(workflow.action_type) & self.finding.remedies if workflow else ()
         for remedy in remedies:
@@ -125,7 +130,9 @@ class _Check:
         return dig(chosen[0], "resources", "limits", resource) if len(chosen) == 1 else None
 
     def containers(self) -> set[str]:
-        """The container that the finding is about, else those that something is wrong with; without any, the only one."""
+        """The container that the finding is about, else those that something is wrong with; without any, the
+        only one.
+        """
         if self.finding.container:
             return {self.finding.container}
         pods = pods_of(self.facts, self.target)

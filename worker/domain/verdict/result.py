@@ -61,7 +61,9 @@ class Ingredients:
 
 
 def build(parts: Ingredients) -> analysis.AnalysisResult:
-    """Build the result. Raises pydantic's ValidationError when the parts contradict each other, which is a bug."""
+    """Build the result. Raises pydantic's ValidationError when the parts contradict each other, which is a
+    bug.
+    """
     accepted, conclusion = parts.accepted, parts.conclusion
     last = parts.attempts[-1] if parts.attempts else None
     return analysis.AnalysisResult(

@@ -1,4 +1,6 @@
-"""The verdict on an answer: accepted, with what code can correct corrected, or rejected with every problem at once."""
+"""The verdict on an answer: accepted, with what code can correct corrected, or rejected with every problem at
+once.
+"""
 
 from __future__ import annotations
 

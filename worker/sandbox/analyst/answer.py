@@ -1,4 +1,6 @@
-"""The final answer: one JSON object in the form that the worker asks for, submitted through its tool or written as text."""
+"""The final answer: one JSON object in the form that the worker asks for, submitted through its tool or
+written as text.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ MAX_FACTORS = 7
 
 @dataclass(frozen=True, slots=True)
 class AnalystAnswer:
-    """Everything the answer is made of. `said` are statements about the finding, `recovered` why nothing is wrong any more."""
+    """Everything the answer is made of. `said` are statements about the finding, `recovered` why nothing is
+    wrong any more.
+    """
 
     incident: Incident
     target: ObjectRef

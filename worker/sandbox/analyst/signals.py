@@ -13,7 +13,8 @@ NOISE = frozenset(
      "critical", "warning", "is", "the", "a", "of", "in", "on", "back", "off"]
 )  # fmt: skip
 SHOWN_BY_STATE = frozenset(map(str, SignalType))
-"""Names of states. Where a cause is known, an alert that sounds like one of them does not make it a state that was seen."""
+"""Names of states. Where a cause is known, an alert that sounds like one of them does not make it a state
+that was seen."""
 SYNONYMS = {
     "exhausted": "exhaust", "exhaustion": "exhaust", "filling": "exhaust", "full": "exhaust", "space": "exhaust",
     "persistentvolume": "pvc", "persistent": "pvc", "volume": "pvc", "claim": "pvc", "persistentvolumeclaim": "pvc",
@@ -42,8 +43,9 @@ CONSISTENT = {
 def choose_signal(finding: Diagnosis | None, there: Sequence[str], alert: str, known: Sequence[str]) -> str:
     """The name to answer with; empty when nothing fits.
 
-    `there` are the signal types that the object of the signal shows. `known` are the names that prompt and catalog allow. The alert's own name counts when it is one of them and does not speak
-    against what was found, or when nothing of what was found is allowed.
+    `there` are the signal types that the object of the signal shows. `known` are the names that prompt and
+    catalog allow. The alert's own name counts when it is one of them and does not speak against what was
+    found, or when nothing of what was found is allowed.
     """
     allowed = list(dict.fromkeys([*known, *map(str, SignalType)]))
     observed = finding.signals if finding else ()

@@ -46,7 +46,9 @@ def bad_condition(condition: dict[str, Any]) -> bool:
 
 
 def conditions(value: Any) -> list[str]:
-    """Conditions as `Ready=False (KubeletNotReady: PLEG is not healthy)`; reasons only for those that report trouble."""
+    """Conditions as `Ready=False (KubeletNotReady: PLEG is not healthy)`; reasons only for those that report
+    trouble.
+    """
     told = []
     for found in mappings(value):
         reason = ": ".join(p for p in (text(found.get("reason")), text(found.get("message"))[:160]) if p)

@@ -73,8 +73,8 @@ def render_object(
 ) -> Rendered:
     """The object, or the part of it at `path`, as one line of JSON of at most `max_tokens`.
 
-    `redact` sees each text before it is escaped or cut, so that patterns over several lines still match. Raises
-    NoSuchPath.
+    `redact` sees each text before it is escaped or cut, so that patterns over several lines still match.
+    Raises NoSuchPath.
     """
     value: Any = prune(manifest)
     return render_value(at_path(value, path, redact), max_tokens, path=path, redact=redact)
@@ -147,7 +147,8 @@ def to_json(value: Any) -> str:
 
 
 def at_path(value: Any, path: str, redact: Callable[[str], str] = str) -> Any:
-    """The value at `spec.containers[0].args`, `data["app.yaml"]`, `spec.containers[name=app]` or `log[100:200]`.
+    """The value at `spec.containers[0].args`, `data["app.yaml"]`, `spec.containers[name=app]` or
+    `log[100:200]`.
 
     Keys that hold dots are found without quotes too. A text is redacted before a slice is taken from it: half
     a secret would not be recognised. Raises NoSuchPath.

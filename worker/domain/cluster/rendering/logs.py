@@ -91,7 +91,8 @@ class NoSuchPlace(Exception):  # noqa: N818 - a state of the log
 
 
 def between(lines: list[str], after: str, before: str) -> list[str]:
-    """The lines after the first place and before the last one. Each is a time or a text of a line; empty is no bound.
+    """The lines after the first place and before the last one. Each is a time or a text of a line; empty is
+    no bound.
 
     `before` is looked for behind `after`. Raises NoSuchPlace for a text that no line holds.
     """

@@ -69,8 +69,8 @@ def prune(manifest: Manifest) -> Manifest:
     """A copy with the fields that a reader needs. Never raises, whatever the object contains; depth is
     bounded.
 
-    Environment values that may be credentials and values under keys that name secrets are hidden. Values of Secrets
-    are never passed on.
+    Environment values that may be credentials and values under keys that name secrets are hidden. Values of
+    Secrets are never passed on.
     """
     kind, known = text(manifest.get("kind")), type_of(manifest)
     pruned: dict[str, Any] = {}
@@ -138,7 +138,9 @@ def same_tag_differs(statuses: Iterable[Any]) -> bool:
 
 
 def image_digest(container: Any) -> str:
-    """The first characters of the digest in a ContainerStatus, as `sha256:0123456789ab`; empty if it has none."""
+    """The first characters of the digest in a ContainerStatus, as `sha256:0123456789ab`; empty if it has
+    none.
+    """
     found = DIGEST.search(text(mapping(container).get("imageID")))
     return found[0] if found else ""
 
@@ -187,7 +189,8 @@ def _annotation(value: Any) -> Any:
 def last_change(manifest: Manifest) -> dict[str, str]:
     """Who last changed the object itself (not its status), when and where: `by`, `at`, `fields`.
 
-    From server-side field management (Kubernetes API, ManagedFieldsEntry). Empty if unknown, or not since its creation.
+    From server-side field management (Kubernetes API, ManagedFieldsEntry). Empty if unknown, or not since its
+    creation.
     """
     entries = [
         entry

@@ -1,1 +1,3 @@
-"""Asking models: fallbacks, circuit breakers, concurrency limits, retries, conversations that are too long."""
+"""Asking models: fallbacks, circuit breakers, concurrency limits, retries, conversations that are too
+long.
+"""

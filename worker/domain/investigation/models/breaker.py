@@ -22,8 +22,8 @@ PROBE_SECONDS = 1.0
 class BreakerRule:
     """When a breaker opens, for how many seconds at first, and for how many at most.
 
-    `refused_seconds`: how long a model is not called after it refused the credentials or the spending, which an operator
-    must resolve.
+    `refused_seconds`: how long a model is not called after it refused the credentials or the spending, which
+    an operator must resolve.
     """
 
     failures: int = 5

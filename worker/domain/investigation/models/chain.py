@@ -1,7 +1,7 @@
 """Several models as one: the first that answers. Decisions are pure functions.
 
-The operator sets the order. A model whose breaker is open is skipped, a request that one model refuses is sent to the
-next, and all of them share the deadline of the call.
+The operator sets the order. A model whose breaker is open is skipped, a request that one model refuses is
+sent to the next, and all of them share the deadline of the call.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class ModelChain:
         }
 
     def problem(self) -> str:
-        """Return why no model can be reached, as of the last calls; empty if one of them may answer. Rate limits do not count."""
+        """Return why no model can be reached, as of the last calls; empty if one of them may answer. Rate
+        limits do not count.
+        """
         whys = [breaker.why for breaker in self._breakers]
         if any(why is None or why.reason is RetryReason.MODEL_RATE_LIMITED for why in whys):
             return ""

@@ -32,7 +32,9 @@ class TryRule:
     patience_seconds: float = 20.0
 
     def pause(self, tries: int, after: float | None, jitter: float) -> float:
-        """Seconds after the n-th failed try. `after` is Retry-After, never undercut; `jitter` is in [0, 1)."""
+        """Seconds after the n-th failed try. `after` is Retry-After, never undercut; `jitter` is in [0,
+        1).
+        """
         seconds = self.first_pause_seconds * 4.0 ** (max(tries, 1) - 1) * (0.5 + jitter / 2)
         return seconds if after is None else after + self.first_pause_seconds * jitter
 

@@ -1,7 +1,7 @@
 """The first user turn of an incident: all sections in order, and the evidence gathered before the first call.
 
-The safety context is policy for the choice of a workflow and no evidence about the cause. The sender's `task` is never
-shown: it would be an instruction by the sender.
+The safety context is policy for the choice of a workflow and no evidence about the cause. The sender's `task`
+is never shown: it would be an instruction by the sender.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ SAFETY_TITLE = "## Safety Context (policy for the choice of a workflow, not evid
 class PromptFacts:
     """What was observed. There is no field for a conclusion, a confidence or a chosen workflow.
 
-    `tells_filters`: whether the model needs the labels as arguments, because tools of other servers search workflows too.
+    `tells_filters`: whether the model needs the labels as arguments, because tools of other servers search
+    workflows too.
     """
 
     fence_token: str
@@ -100,7 +101,9 @@ class _Texts:
 
 
 def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str]) -> str:
-    """`shown(name, text)` is a text of the sender, redacted and cut; `sender(name, text)` is the same in a fence."""
+    """`shown(name, text)` is a text of the sender, redacted and cut; `sender(name, text)` is the same in a
+    fence.
+    """
 
     def sender(name: str, text: str) -> str:
         return fence(Evidence(source="sender", scope=name, body=shown(name, text)), facts.fence_token)
@@ -127,7 +130,9 @@ def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str])
 
 
 def evidence_pack(facts: PromptFacts) -> str:
-    """The evidence gathered before the first call. Sources that failed are named as unknown, not as absent."""
+    """The evidence gathered before the first call. Sources that failed are named as unknown, not as
+    absent.
+    """
     lines = ["## Evidence gathered so far"]
     lines += [fence(_clean(item), facts.fence_token) for item in facts.evidence]
     if not facts.evidence:
@@ -155,7 +160,9 @@ def safety_section(context: SafetyContext | None, shown: Callable[[str, str], st
 
 
 def limits_of(context: SafetyContext, shown: Callable[[str, str], str]) -> Iterator[str]:
-    """The limits, each as a sentence that says what happens beyond it. `shown` bounds the names of actions."""
+    """The limits, each as a sentence that says what happens beyond it. `shown` bounds the names of
+    actions.
+    """
 
     def actions(which: str, names: Iterable[str]) -> str:
         return one_line(shown(which, ", ".join(names)), MOST_ACTION_CHARS) or "none"

@@ -1,7 +1,7 @@
 """The first section of a recovery: the attempt that failed, and how to treat it (DD-RECOVERY-003).
 
-The only place where an earlier conclusion is shown to the model: the handoff requires it. Reasons are Kubernetes reason
-codes; the advice belongs to the code, never to the message.
+The only place where an earlier conclusion is shown to the model: the handoff requires it. Reasons are
+Kubernetes reason codes; the advice belongs to the code, never to the message.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ def guidance(reason: str) -> str:
 def previous_attempt(
     request: RecoveryRequest, sender: Callable[[str, str], str], shown: Callable[[str, str], str]
 ) -> str:
-    """The section about the attempt that failed: original cause, workflow, failure, and the five instructions."""
+    """The section about the attempt that failed: original cause, workflow, failure, and the five
+    instructions.
+    """
     previous = request.previous_execution
     rca, workflow, failure = previous.original_rca, previous.selected_workflow, previous.failure
     factors = first_factors(request)

@@ -1,4 +1,6 @@
-"""The sections about the incident: summary, impact, the signal, where it comes from (ADR-041; handoff, section 4)."""
+"""The sections about the incident: summary, impact, the signal, where it comes from (ADR-041; handoff,
+section 4).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ LEVEL_TEXT = {
 
 
 def cluster(request: Signal, sender: Callable[[str, str], str]) -> str:
-    """The cluster's name, the signal's labels that the summary does not state, and its annotations; empty when there are none."""
+    """The cluster's name, the signal's labels that the summary does not state, and its annotations; empty
+    when there are none.
+    """
     lines = []
     if request.cluster_name:
         lines.append(f"- Cluster: {word(request.cluster_name)}")
@@ -78,7 +82,9 @@ def environment(
     *,
     told: bool,
 ) -> str:
-    """Detected characteristics in words. If `told`, also the labels of a workflow search as JSON (handoff, section 4)."""
+    """Detected characteristics in words. If `told`, also the labels of a workflow search as JSON (handoff,
+    section 4).
+    """
     lines = ["## Cluster Environment Characteristics (auto-detected for the signal's resource)"]
     lines += characteristics(labels)
     parts: list[str] = []
@@ -96,7 +102,9 @@ def environment(
 
 
 def known_filters(labels: DetectedLabels | None) -> dict[str, bool | str]:
-    """Detected labels by their names in filters. What is unknown or has no value is left out: it filters nothing."""
+    """Detected labels by their names in filters. What is unknown or has no value is left out: it filters
+    nothing.
+    """
     if labels is None:
         return {}
     values = {name: getattr(labels, name) for name in DETECTED_LABELS if not labels.is_unknown(name)}
@@ -235,7 +243,9 @@ def details(request: Signal, sender: Callable[[str, str], str]) -> str:
 
 
 def deduplication(request: Signal) -> str:
-    """Return how often the same signal came, and what that means; empty when it came once and no more was said."""
+    """Return how often the same signal came, and what that means; empty when it came once and no more was
+    said.
+    """
     repeated = request.is_duplicate or request.occurrence_count > 1
     if not (repeated or request.first_seen or request.last_seen):
         return ""
@@ -279,5 +289,7 @@ WORD = 128
 
 
 def word(text: str, limit: int = WORD) -> str:
-    """The text as it may stand in a line of the prompt. What is far longer is cut before it is searched for secrets."""
+    """The text as it may stand in a line of the prompt. What is far longer is cut before it is searched for
+    secrets.
+    """
     return one_line(redact(text[: 16 * WORD]), limit)

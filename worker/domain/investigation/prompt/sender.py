@@ -1,7 +1,7 @@
 """The free text of the sender that the prompt shows: hostile, so it is searched for planted instructions.
 
-Typed fields (identifiers, names, levels, labels that were detected) and what the sender repeats of our own earlier results are
-not part of it.
+Typed fields (identifiers, names, levels, labels that were detected) and what the sender repeats of our own
+earlier results are not part of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The system text: the same bytes for every incident.
 
-Sources: ADR-041 (input principle, five phases, severity rubric, output contract), DD-LLM-001 (signal types, who
-determines which search parameter, query form, a complete example), ADR-055 and DD-HAPI-017 (context after the root cause,
-discovery in three steps). The form of the answer is the schema of `submit_result`.
+Sources: ADR-041 (input principle, five phases, severity rubric, output contract), DD-LLM-001 (signal types,
+who determines which search parameter, query form, a complete example), ADR-055 and DD-HAPI-017 (context after
+the root cause, discovery in three steps). The form of the answer is the schema of `submit_result`.
 """
 
 PROMPT_VERSION = "2026-11-4"

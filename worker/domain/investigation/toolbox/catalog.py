@@ -1,7 +1,8 @@
-"""The tools of the workflow choice over the Catalog port: three steps (DD-HAPI-017), or one search (DD-LLM-001).
+"""The tools of the workflow choice over the Catalog port: three steps (DD-HAPI-017), or one search
+(DD-LLM-001).
 
-The model gives signal type and severity. Code fills in the rest: business labels from the request, component and
-detected labels from the last get_resource_context.
+The model gives signal type and severity. Code fills in the rest: business labels from the request, component
+and detected labels from the last get_resource_context.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ class GetWorkflow(Arguments):
 
 
 class SearchWorkflowCatalog(Arguments):
-    """Arguments of search_workflow_catalog. The model is not asked for what code knows; what it gives is checked."""
+    """Arguments of search_workflow_catalog. The model is not asked for what code knows; what it gives is
+    checked.
+    """
 
     query: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(description=FORM)
     min_confidence: Share = MIN_CONFIDENCE
@@ -231,13 +234,17 @@ def _action(found: ActionSummary) -> dict[str, Any]:
 
 
 def _summary(found: Workflow) -> dict[str, Any]:
-    """A workflow in a list. Required parameters end with `*`; those that name the target are left out: code fills them in."""
+    """A workflow in a list. Required parameters end with `*`; those that name the target are left out: code
+    fills them in.
+    """
     named = [f"{p.name}{'*' if p.required else ''}" for p in found.parameters if target_part(p.name) is None]
     return compact({name: getattr(found, name) for name in SUMMARY} | {"parameters": named})
 
 
 def _to_give(run: ToolContext, found: Workflow) -> tuple[Parameter, ...]:
-    """The parameters that have to be given. Code fills in those that name the target, unless it is another object."""
+    """The parameters that have to be given. Code fills in those that name the target, unless it is another
+    object.
+    """
     own = run.target is None or acts_on_one_of(found, run.target.chain)
     filled = own and not run.for_agents
     return tuple(p for p in found.parameters if not filled or target_part(p.name) is None)

@@ -1,8 +1,8 @@
 """Tools of MCP servers that operators have mounted: how they are named, shown to the model and called.
 
-Nothing that such a server says is trusted. Names, descriptions and schemas become part of the prompt, so they are bounded,
-cleaned, reduced to what every model provider accepts, and searched for instructions. Answers are evidence from outside
-(`mcp:<server>`), which proves nothing about the cluster.
+Nothing that such a server says is trusted. Names, descriptions and schemas become part of the prompt, so they
+are bounded, cleaned, reduced to what every model provider accepts, and searched for instructions. Answers are
+evidence from outside (`mcp:<server>`), which proves nothing about the cluster.
 """
 
 from __future__ import annotations

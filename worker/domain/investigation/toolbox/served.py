@@ -1,4 +1,5 @@
-"""Tools for other agents: the workflow catalog and the context of a resource, run by the code the worker's model uses.
+"""Tools for other agents: the workflow catalog and the context of a resource, run by the code the worker's
+model uses.
 
 In an investigation of the worker, business labels come from the request, and component and detected labels
 from the last get_resource_context. Other agents state them with each call. No state is kept between calls, so
@@ -98,7 +99,9 @@ CIRCUMSTANCES = frozenset(Circumstances.model_fields)
 
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
-    """`body` is JSON unless it was cut or begins with `error: `. `note` says what was covered and what was left out."""
+    """`body` is JSON unless it was cut or begins with `error: `. `note` says what was covered and what was
+    left out.
+    """
 
     body: str
     note: str = ""
@@ -165,7 +168,9 @@ def _parameters(tool: ToolDef) -> Mapping[str, Any]:
 
 
 def _circumstances(arguments: Mapping[str, Any]) -> Circumstances:
-    """Labels given as arguments of their own, else those among the `filters` of a search (the form of DD-LLM-001)."""
+    """Labels given as arguments of their own, else those among the `filters` of a search (the form of
+    DD-LLM-001).
+    """
     filters = arguments.get("filters")
     among = {label_name(k): v for k, v in filters.items()} if isinstance(filters, Mapping) else {}
     said = {label: among[label] for label in BUSINESS_LABELS if isinstance(among.get(label), str)}

@@ -89,7 +89,8 @@ class ToolProblem(Exception):  # noqa: N818 - an answer for the model, not a fau
 class ToolDef:
     """One tool.
 
-    `run` raises ToolProblem, ClusterError, CatalogUnavailable or TimeoutError; anything else is a programming error.
+    `run` raises ToolProblem, ClusterError, CatalogUnavailable or TimeoutError; anything else is a programming
+    error.
     """
 
     name: str

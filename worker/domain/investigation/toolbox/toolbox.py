@@ -1,7 +1,8 @@
 """Runs the tool calls of a model: arguments checked, bounded in time and size, never repeated, always fenced.
 
-A failure of the outside world becomes an error text that tells the model what would work; no call can end a run. Results
-are cut before they are first sent and never change afterwards, so that providers can cache the conversation.
+A failure of the outside world becomes an error text that tells the model what would work; no call can end a
+run. Results are cut before they are first sent and never change afterwards, so that providers can cache the
+conversation.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from worker.domain.values.workflow_search import Target
 
 DEADLINE_SECONDS = 20.0
 MAX_ALIKE = 5
-"""How many calls of one tool about one object may differ only in how much is shown; further ones are rejected."""
+"""How many calls of one tool about one object may differ only in how much is shown; further ones are
+rejected."""
 MAX_ERROR = 1200  # characters
 SAME_CALL = "(the same call as before, the same answer: {id}; nothing new will come of it)"
 LEAST_REPEATED = 160

@@ -1,8 +1,9 @@
 """Decides which keys hold secrets (`DB_PASSWORD`, `clientSecret`, `x-api-key`), and which of their values are
 not secrets.
 
-A key is cut into words (`awsSecretAccessKey` -> aws, secret, access, key) and judged by its last words, because that
-is where a key says what its value is: `token` is a secret, `tokenReview`, `token_type` and `secretName` are not.
+A key is cut into words (`awsSecretAccessKey` -> aws, secret, access, key) and judged by its last words,
+because that is where a key says what its value is: `token` is a secret, `tokenReview`, `token_type` and
+`secretName` are not.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ REFERRING = _words(
     "existing image pull name tls ca cert registry mount mounted missing kubernetes k8s refused rejected invalid bad expired"
     " wrong"
 )
-"""Words that make `secret` the name of an object or of a fault: `existingSecret`, `imagePullSecret`, `refused_credentials`."""
+"""Words that make `secret` the name of an object or of a fault: `existingSecret`, `imagePullSecret`,
+`refused_credentials`."""
 
 NO_PASSWORD = _words("bypass compass encompass multipass overpass surpass trespass underpass")
 """Words that end like `storepass` but name no secrets."""
@@ -174,14 +176,18 @@ def _names_an_object(text: str) -> bool:
 
 
 def looks_like_object_name(text: str) -> bool:
-    """True if text reads like `registry-credentials` or `shop/db-auth`: words joined by hyphens, few digits."""
+    """True if text reads like `registry-credentials` or `shop/db-auth`: words joined by hyphens, few
+    digits.
+    """
     if UUID.fullmatch(text) or not OBJECT_NAME.fullmatch(text):
         return False
     return sum(c.isdigit() for c in text) * 3 <= len(text)
 
 
 def looks_random(text: str) -> bool:
-    """True if text mixes upper case, lower case and digits as no Kubernetes name does (those are lower case)."""
+    """True if text mixes upper case, lower case and digits as no Kubernetes name does (those are lower
+    case).
+    """
     if len(text) < 10 or text.isalpha() or text.islower() or text.isupper():
         return False
     return (

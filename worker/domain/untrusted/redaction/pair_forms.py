@@ -79,7 +79,8 @@ BARE = re.compile(
     r"(?>(?:\[REDACTED:\w+\]|[^\s\"'`<>,;&()\[\]{}\\]|[,;&](?![\s,;&]|[\w.-]{1,40}[=:]|\Z)|[\"'`<>)\]}](?=\w)"
     r"|\\(?![nrt\"'])|[(\[{](?=\S))+)"
 )
-"""Atomic groups here and elsewhere: before Python 3.11.5 a possessive repeat of a group that backtracks matches wrongly."""
+"""Atomic groups here and elsewhere: before Python 3.11.5 a possessive repeat of a group that backtracks
+matches wrongly."""
 JSON_VALUE = re.compile(r"(?P<bare>[^\s\"'`,{}\[\]]++)(?=[ \t]*+(?:[,}\]\n]|\Z))|[{\[]")
 """After a quoted key, JSON defines the end of a bare value; the content of a structure is examined
 separately."""

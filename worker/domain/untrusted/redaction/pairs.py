@@ -77,7 +77,9 @@ class SecretKeys:
 
 
 def mask_pairs(text: str, words: str) -> str:
-    """The text with the values of secret keys replaced by `[REDACTED:kind]`. `words` are its `distinct_words`."""
+    """The text with the values of secret keys replaced by `[REDACTED:kind]`. `words` are its
+    `distinct_words`.
+    """
     if keys := SecretKeys.of(words):
         lines = keys.lines(text)
         for form in forms.FORMS:
@@ -105,7 +107,9 @@ def _keys_by_hint(words: str, lowered: str) -> dict[str, set[str]]:
 
 
 def _may_name_secret(key: str, last: str) -> bool:
-    """True if a key names a secret, perhaps without its first letter, which then belongs to a line end, or as a list."""
+    """True if a key names a secret, perhaps without its first letter, which then belongs to a line end, or as
+    a list.
+    """
     if last.endswith(("tokens", "keys")) or secret_kind(key) is not None:
         return True
     return last[0] in "nrt" and (last[1:] in forms.NOT_ALONE or secret_kind(key[1:]) is not None)
@@ -237,8 +241,8 @@ def _quoted(text: str, start: int, quote: str) -> tuple[int, int]:
 def _closing(text: str, start: int, quote: str) -> int:
     """The end of a quoted value: at the same quote, escaped no further; else at the end of its line.
 
-    A quote right before a word opens another value: `token=" password="hunter2"` has lost one. On a later line the
-    first quote decides, so that a line that was cut does not take the rest of the text along.
+    A quote right before a word opens another value: `token=" password="hunter2"` has lost one. On a later
+    line the first quote decides, so that a line that was cut does not take the rest of the text along.
     """
     limit = start + forms.LONGEST_QUOTED
     position, line_end = start, text.find("\n", start, limit)
@@ -282,7 +286,9 @@ def _indented(text: str, key_start: int, position: int) -> tuple[int, int]:
 
 
 def _yaml_lead(match: re.Match[str], text: str) -> str | None:
-    """The line start and indentation before a YAML key, if nothing else stands there (a line end may be escaped)."""
+    """The line start and indentation before a YAML key, if nothing else stands there (a line end may be
+    escaped).
+    """
     if match["sep"].strip() != ":" or match["sep"] == ":":
         return None
     key = match.start("key")
@@ -316,8 +322,8 @@ def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
 def _states_something(value: str, kind: str, match: re.Match[str]) -> bool:
     """True if the word after the key belongs to a sentence or counts something, so that it is not a value.
 
-    `token: signature is invalid`, `volume "creds" : references ...` and `Secret: secrets is forbidden` are sentences,
-    `cannot fetch token: 400 Bad Request` gives a status, `unexpected token: u` a character.
+    `token: signature is invalid`, `volume "creds" : references ...` and `Secret: secrets is forbidden` are
+    sentences, `cannot fetch token: 400 Bad Request` gives a status, `unexpected token: u` a character.
     """
     sep, line = match["sep"], match.string[match.end() : match.end() + 160].partition("\n")[0]
     quoted_name = bool(match["close"]) and sep.startswith(" ") and value[0].isalpha()

@@ -1,4 +1,5 @@
-"""Secrets become `[REDACTED:kind]` before anything is put into a prompt, a log line, an audit event or a dead letter.
+"""Secrets become `[REDACTED:kind]` before anything is put into a prompt, a log line, an audit event or a dead
+letter.
 
 Four rules, each linear in the length of the text:
 
@@ -7,8 +8,8 @@ Four rules, each linear in the length of the text:
 3. the data of Secret objects, in YAML and JSON (`secret_objects`);
 4. base64 whose plain text falls under the other rules, or is `user:password`.
 
-Names survive: a rule that turns `disk-cleaner` into `di[REDACTED]` takes the evidence away. Where the value of a
-secret key cannot be told from a name, the key decides, and the value goes.
+Names survive: a rule that turns `disk-cleaner` into `di[REDACTED]` takes the evidence away. Where the value
+of a secret key cannot be told from a name, the key decides, and the value goes.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ BESIDE_DATA = frozenset({"apiVersion", "immutable", "kind", "metadata", "type"})
 def redact(text: str) -> str:
     """The text with every recognised secret replaced by `[REDACTED:kind]`.
 
-    Linear in the length of the text. Redacting twice changes nothing: the rules are applied until they find nothing.
+    Linear in the length of the text. Redacting twice changes nothing: the rules are applied until they find
+    nothing.
     """
     if is_plain_name(text):
         return text
@@ -72,7 +74,8 @@ def _remembered(text: str) -> str:
 
 
 def redact_json(value: Any, *, depth: int = 0) -> Any:
-    """A JSON value with every secret replaced: by key, by the `name` beside a `value`, and inside every string.
+    """A JSON value with every secret replaced: by key, by the `name` beside a `value`, and inside every
+    string.
 
     Values deeper than 96 levels are not shown. Numbers under a secret key are replaced, too; true, false and
     null stay.
@@ -179,7 +182,8 @@ def _mask_json(text: str) -> str:
 
 
 def _object_around(text: str, kind: re.Match[str], first: int) -> tuple[Any, int, int, int]:
-    """The innermost JSON object around the match and where it begins and ends, and how many characters were read.
+    """The innermost JSON object around the match and where it begins and ends, and how many characters were
+    read.
 
     It begins at `first` or later. The end is 0 if there is none, because the text was cut or is not JSON.
     """

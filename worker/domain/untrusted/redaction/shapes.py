@@ -1,9 +1,9 @@
 """Secrets that are known by their shape, whatever the text around them: PEM blocks, JWTs, keys with a
 vendor's prefix.
 
-Each shape has needles, one of which occurs in every secret of the shape, so that most texts cost a substring search in
-their distinct words, and a pattern that reads every character a bounded number of times. The prefixes are those the
-vendors publish.
+Each shape has needles, one of which occurs in every secret of the shape, so that most texts cost a substring
+search in their distinct words, and a pattern that reads every character a bounded number of times. The
+prefixes are those the vendors publish.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
 class Shape:
     """Group 1 of the pattern, or the whole match without one, is the secret if `check` agrees.
 
-    One of the `needles` occurs in every match. Matches are searched for in the lines in which `line` is found, by default
-    the needles; everywhere if a match `spans_lines`.
+    One of the `needles` occurs in every match. Matches are searched for in the lines in which `line` is
+    found, by default the needles; everywhere if a match `spans_lines`.
     """
 
     kind: str
@@ -304,7 +304,9 @@ LONGEST_PEM = 16 * 1024
 
 
 def mask_pem_tails(text: str) -> str:
-    """Mask the rest of a PEM block whose beginning was cut off, as the tail of a log may begin in the middle of one."""
+    """Mask the rest of a PEM block whose beginning was cut off, as the tail of a log may begin in the middle
+    of one.
+    """
     parts: list[str] = []
     done = 0
     for end in PEM_END.finditer(text):

@@ -137,7 +137,9 @@ class ProblemKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why an answer is rejected: a path in it (`selected_workflow.parameters.NEW_SIZE`), and how to correct it."""
+    """Why an answer is rejected: a path in it (`selected_workflow.parameters.NEW_SIZE`), and how to correct
+    it.
+    """
 
     kind: ProblemKind
     path: str

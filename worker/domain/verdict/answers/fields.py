@@ -1,6 +1,8 @@
-"""Reading the fields of an answer: keys in any spelling, texts and lists within bounds, confidence on any clear scale.
+"""Reading the fields of an answer: keys in any spelling, texts and lists within bounds, confidence on any
+clear scale.
 
-Some models encode parts of an answer once more: JSON inside a string, where the answer has an object or a list.
+Some models encode parts of an answer once more: JSON inside a string, where the answer has an object or a
+list.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ OBJECTS: Final = frozenset({
 })  # fmt: skip
 """Fields that hold objects, or lists of objects."""
 VALUES: Final = frozenset({"parameters", "params", "contributingfactors", "warnings"})
-"""Fields that hold an object or a list whose items are left as they are: a parameter may be a text of JSON."""
+"""Fields that hold an object or a list whose items are left as they are: a parameter may be a text of
+JSON."""
 
 
 class Contradiction(Exception):  # noqa: N818 - a state of the answer
@@ -46,7 +49,9 @@ class Contradiction(Exception):  # noqa: N818 - a state of the answer
 
 
 def plain(key: str) -> str:
-    """A key without case, underscores, hyphens and spaces: `affectedResource` and `affected_resource` are one."""
+    """A key without case, underscores, hyphens and spaces: `affectedResource` and `affected_resource` are
+    one.
+    """
     return re.sub(r"[^a-z0-9]", "", key.lower())
 
 
@@ -89,7 +94,9 @@ class Fields:
         return any(name in self._values for name in names)
 
     def get(self, *names: str) -> Any:
-        """The first value that is not null. Raises Contradiction when one key is there twice with different values."""
+        """The first value that is not null. Raises Contradiction when one key is there twice with different
+        values.
+        """
         for name in names:
             value = self._agreed(self._values.get(name, []))
             if value is not None:
@@ -170,7 +177,8 @@ class Reading:
 
 
 def clear_confidence(value: Any) -> float | None:
-    """0..1 from a number or text: `0.85`, `"85%"`, `"8/10"`, and 85, since a scale of 100 is the only one it fits.
+    """0..1 from a number or text: `0.85`, `"85%"`, `"8/10"`, and 85, since a scale of 100 is the only one it
+    fits.
 
     A plain number above 1 and up to 10 fits two scales, and is None like everything out of range.
     """

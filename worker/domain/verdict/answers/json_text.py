@@ -1,9 +1,10 @@
 """A reader of JSON as models write it: tolerant about spelling, strict about structure.
 
-It accepts JSON (RFC 8259) and also trailing commas, `//`, `#` and `/* */` comments, Python literals, single and
-typographic quotes, bare keys, raw line breaks and unknown escapes in strings, and any Unicode white space and zero-width
-characters between tokens. Everything else is a fault. Nothing is completed or repaired: an unclosed string, a missing
-comma, a bare word or a key with two values ends the reading, since a made-up value could be executed later.
+It accepts JSON (RFC 8259) and also trailing commas, `//`, `#` and `/* */` comments, Python literals, single
+and typographic quotes, bare keys, raw line breaks and unknown escapes in strings, and any Unicode white space
+and zero-width characters between tokens. Everything else is a fault. Nothing is completed or repaired: an
+unclosed string, a missing comma, a bare word or a key with two values ends the reading, since a made-up value
+could be executed later.
 """
 
 from __future__ import annotations
@@ -191,7 +192,9 @@ class _Reader:
         return content
 
     def _unescape(self, match: re.Match[str]) -> str:
-        """One escape. An unknown one keeps its backslash before a letter or digit, and drops it before a mark."""
+        """One escape. An unknown one keeps its backslash before a letter or digit, and drops it before a
+        mark.
+        """
         code = match.group(1)
         if len(code) > 1:
             point = int(code[1:], 16)

@@ -1,9 +1,10 @@
-"""Reads a model's final answer: what it submitted through the tool, else its text. Tolerant about form, never about content.
+"""Reads a model's final answer: what it submitted through the tool, else its text. Tolerant about form, never
+about content.
 
-`parse_answer` accepts every shape that models really write and maps it onto one type. It never invents a value and never
-chooses between two: a truncated object, two different answers, or two values for one key are rejected, and the model is
-told why. Values stay as the model wrote them where the verdict has to judge them (a severity outside the list is kept
-here and rejected there).
+`parse_answer` accepts every shape that models really write and maps it onto one type. It never invents a
+value and never chooses between two: a truncated object, two different answers, or two values for one key are
+rejected, and the model is told why. Values stay as the model wrote them where the verdict has to judge them
+(a severity outside the list is kept here and rejected there).
 """
 
 from __future__ import annotations
@@ -86,11 +87,11 @@ def parse_answer(text: str | None, finish: Finish) -> Answer:
 
 
 def read_submission(value: Mapping[str, Any]) -> Answer:
-    """Read an answer that was submitted as a value: in the form that was asked for, or in any that text may have.
+    """Read an answer that was submitted as a value: in the form that was asked for, or in any that text may
+    have.
 
     Raises:
         UnreadableAnswer: when it holds two different answers, or contradicts itself.
-
     """
     try:
         parts = list(_inside(dict(value), 0))
@@ -132,7 +133,9 @@ def _read(text: str, *, only_whole: bool = False) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """An answer or a part of one, at `spans` in the text. `inner_prose` is text around it in the string it was read from."""
+    """An answer or a part of one, at `spans` in the text. `inner_prose` is text around it in the string it
+    was read from.
+    """
 
     value: Mapping[str, Any]
     shape: AnswerShape
@@ -160,7 +163,9 @@ def _the_answer(text: str, seen: Scan) -> _Part | None:
 
 
 def _one_answer(parts: list[_Part]) -> _Part | None:
-    """The one whole answer among the parts; None if there is none. Raises Contradiction when they say different things."""
+    """The one whole answer among the parts; None if there is none. Raises Contradiction when they say
+    different things.
+    """
     whole = [part for part in parts if part.shape is AnswerShape.ANSWER]
     if not whole:
         return None
@@ -193,7 +198,9 @@ def _joined(parts: list[_Part]) -> _Part | None:
 
 
 def _sections(text: str, seen: Scan) -> Iterator[_Part]:
-    """The sections of an answer that is split into headed parts; none unless it has both a cause and a choice."""
+    """The sections of an answer that is split into headed parts; none unless it has both a cause and a
+    choice.
+    """
     found = [
         _Part(
             {item.section: item.value},

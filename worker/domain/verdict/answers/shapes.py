@@ -1,9 +1,10 @@
 """Maps the shapes an answer may have onto one.
 
 Accepted are the canonical answer; the two older ones of ADR-041 (`analysis_summary`, `root_cause_assessment`,
-`rca_severity` with `selected_workflow` or `strategies`); the safety document's `recommendations`; the recovery answer with
-`recovery_analysis.current_rca`; flat ones; and each of them in snake_case or camelCase. Flags that code decides
-(`is_actionable`, `differs_from_previous`) are never read. A flag that asks for a human counts only when it is set.
+`rca_severity` with `selected_workflow` or `strategies`); the safety document's `recommendations`; the
+recovery answer with `recovery_analysis.current_rca`; flat ones; and each of them in snake_case or camelCase.
+Flags that code decides (`is_actionable`, `differs_from_previous`) are never read. A flag that asks for a
+human counts only when it is set.
 """
 
 from __future__ import annotations
@@ -232,7 +233,9 @@ def _target(value: Any, reading: Reading) -> ObjectRef | None:
 
 
 def _split_target(text: str) -> dict[str, Any] | None:
-    """`namespace/Kind/name`, `Kind/name` or `namespace/group/Kind/name` (ADR-041), also `Kind/namespace/name`."""
+    """`namespace/Kind/name`, `Kind/name` or `namespace/group/Kind/name` (ADR-041), also
+    `Kind/namespace/name`.
+    """
     parts = [part.strip() for part in text.strip().split("/")]
     if not all(parts) or any(" " in part for part in parts):
         return None
@@ -265,7 +268,8 @@ def _recovery_tree(value: Any, what: str, reading: Reading) -> dict[str, Any] | 
 def read_claims(sources: list[Fields], reading: Reading) -> tuple[AnsweredClaim, ...]:
     """The causal chain in the first of the objects that has one.
 
-    A step is an object with a claim and ids, or a sentence, which may cite ids in brackets: `The pod was killed (E3, E5).`
+    A step is an object with a claim and ids, or a sentence, which may cite ids in brackets: `The pod was
+    killed (E3, E5).`
     """
     found = next((value for source in sources if not is_nothing(value := source.get(*_CHAIN))), None)
     items = found if isinstance(found, list) else [] if found is None else [found]

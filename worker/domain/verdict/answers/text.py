@@ -1,8 +1,9 @@
 """Finding JSON in the text of a model: between prose, fences, tags and thoughts.
 
-Text between thinking tags is never read, because it holds drafts. An object is found by its braces; fences and tags
-around it are neither needed nor trusted. A broken object is skipped as a whole, so that no part of it is taken for an
-answer. An answer may be split into sections, with the name of a field as a heading or tag and the value below it:
+Text between thinking tags is never read, because it holds drafts. An object is found by its braces; fences
+and tags around it are neither needed nor trusted. A broken object is skipped as a whole, so that no part of
+it is taken for an answer. An answer may be split into sections, with the name of a field as a heading or tag
+and the value below it:
 
     # root_cause_analysis
     {"summary": ...}
@@ -91,7 +92,9 @@ class JsonInText:
 
     @property
     def is_correction(self) -> bool:
-        """True if the line right above it is, or ends with, the heading "Final answer:" or "Corrected answer:"."""
+        """True if the line right above it is, or ends with, the heading "Final answer:" or "Corrected
+        answer:".
+        """
         lines = [line for line in self.label.splitlines() if line.strip() and not _FENCE.match(line)]
         return bool(lines) and _CORRECTION.search(lines[-1][-MAX_LINE_CHARS:]) is not None
 
@@ -163,7 +166,9 @@ def stated_in_lines(text: str, seen: Scan) -> Iterator[tuple[str, Any]]:
 
 
 def _heading(line: str) -> tuple[str, str]:
-    """The field that a heading names, and the text behind it on the line; empty when the line is no heading."""
+    """The field that a heading names, and the text behind it on the line; empty when the line is no
+    heading.
+    """
     line = line[:MAX_LINE_CHARS]
     match = _HEADING.match(line) or _TAG.match(line.lstrip())
     if match is None:
@@ -206,7 +211,9 @@ class _Scanner:
                 position = self._read(mark)
 
     def _skip_thought(self, mark: re.Match[str]) -> int:
-        """Go to the end of the thought. A thinking tag that is never closed makes the rest of the text a thought."""
+        """Go to the end of the thought. A thinking tag that is never closed makes the rest of the text a
+        thought.
+        """
         position = mark.end()
         while (end := _MARK.search(self.text, position)) and end.lastgroup != "thought_end":
             position = end.end()
@@ -217,7 +224,9 @@ class _Scanner:
         return stop
 
     def _drop_unopened_thought(self, mark: re.Match[str]) -> int:
-        """Drop all text before a closing tag without an opening one: some servers put the opening tag into the prompt."""
+        """Drop all text before a closing tag without an opening one: some servers put the opening tag into
+        the prompt.
+        """
         self.seen.found.clear()
         self.seen.broken.clear()
         self.seen.thoughts[:] = [(0, mark.end())]
@@ -244,7 +253,9 @@ class _Scanner:
         return value.end
 
     def _skip_broken(self, start: int, fault: JsonFault) -> int:
-        """Go behind the broken object if it was meant as JSON, else behind its brace (`{{ .Values }}`, `${NAME}`)."""
+        """Go behind the broken object if it was meant as JSON, else behind its brace (`{{ .Values }}`,
+        `${NAME}`).
+        """
         self.failed += 1
         self.waste -= fault.position - start
         self.seen.over_limit = self.waste < 0 or self.failed > MAX_FAILED

@@ -130,7 +130,9 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
 
 
 def _ranked(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
-    """The strategy with the highest confidence (ADR-041), or the recommended action of the first rank (safety document)."""
+    """The strategy with the highest confidence (ADR-041), or the recommended action of the first rank (safety
+    document).
+    """
     items = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
     named = [(Fields(item), item) for item in items if not is_nothing(Fields(item).get("workflowid"))]
     if not named:
@@ -150,7 +152,9 @@ def _ranked(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
 
 
 def _first_action(actions: list[Fields], root: Fields, reading: Reading) -> AnsweredChoice:
-    """The action with the lowest `priority`, or the first one where none is ranked. The catalog decides what it stands for."""
+    """The action with the lowest `priority`, or the first one where none is ranked. The catalog decides what
+    it stands for.
+    """
     ranks = [_whole(action.get("priority", "rank")) for action in actions]
     stated = [rank for rank in ranks if rank is not None]
     first = ranks.index(min(stated)) if stated else 0

@@ -1,7 +1,7 @@
 """The input of an approval policy, and how its decision is merged with the approval factors of the worker.
 
-The field names of the input are those of the Rego input of ADR-055 and BR-AI-085; `action` has the form that the
-safety-aware investigation passes to `validate_action(action)`.
+The field names of the input are those of the Rego input of ADR-055 and BR-AI-085; `action` has the form that
+the safety-aware investigation passes to `validate_action(action)`.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ def policy_facts(
 def policy_input(facts: PolicyFacts) -> dict[str, Any]:
     """The `input` document of a policy evaluation, plain JSON.
 
-    An unknown environment becomes `production`, so that policies which compare with that word fail closed. A confidence
-    that was not given is 0. Labels whose detection failed are left out and named in `failed_detections`; an unknown
-    downtime is left out too, since in Rego `null` is smaller than any number.
+    An unknown environment becomes `production`, so that policies which compare with that word fail closed. A
+    confidence that was not given is 0. Labels whose detection failed are left out and named in
+    `failed_detections`; an unknown downtime is left out too, since in Rego `null` is smaller than any number.
 
     Texts are redacted and bounded, because a server may evaluate the policy. If a list or map is cut, an
     approval factor says so: an item behind the cut could have required approval. `risk_factors` are the

@@ -1,8 +1,8 @@
 """Reads the answer of a policy as an approval, in the same way for every evaluator.
 
-A decision document has `require_approval` (a boolean), and optionally `reasons` (or one `reason`) and `risk_factors`
-(`score` 0 to 100, `reason`), as in BR-AI-085. A safety policy (safety-aware investigation) validates an action and may
-say that it requires approval.
+A decision document has `require_approval` (a boolean), and optionally `reasons` (or one `reason`) and
+`risk_factors` (`score` 0 to 100, `reason`), as in BR-AI-085. A safety policy (safety-aware investigation)
+validates an action and may say that it requires approval.
 """
 
 from __future__ import annotations

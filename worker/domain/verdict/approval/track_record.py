@@ -66,7 +66,8 @@ class ProposalGroup:
 class ProposalCounts:
     """Numbers of proposed workflows. `proposed` is the sum of `succeeded`, `failed` and `unknown`.
 
-    `would_pass` counts those for which the approval rules required no approval, whether or not that was enforced.
+    `would_pass` counts those for which the approval rules required no approval, whether or not that was
+    enforced.
     """
 
     proposed: int = 0
@@ -107,8 +108,9 @@ class _Assessed(NamedTuple):
 class Proposals:
     """Collects results and outcomes by request key, in any order.
 
-    A request has one result, because its stream stores no second one. Of several outcomes, the last one counts. A worker keeps
-    every stored result here, so a result takes 24 bytes: a number in place of its key, its time, and which proposal it makes.
+    A request has one result, because its stream stores no second one. Of several outcomes, the last one
+    counts. A worker keeps every stored result here, so a result takes 24 bytes: a number in place of its key,
+    its time, and which proposal it makes.
     """
 
     def __init__(self) -> None:

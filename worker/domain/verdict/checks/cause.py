@@ -105,7 +105,9 @@ def _check_existence(affected: ResolvedObject, report: CheckReport) -> None:
 
 
 def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome | None:
-    """Check the investigation outcome against the known words and the choice. Returns it; None when absent."""
+    """Check the investigation outcome against the known words and the choice. Returns it; None when
+    absent.
+    """
     word = answer.outcome.strip().lower().replace("-", "_").replace(" ", "_")
     word = OUTCOME_ALIASES.get(word, word)
     if not word:
@@ -149,8 +151,8 @@ def doubts(
 ) -> tuple[str, ...]:
     """Sentences that say why an answer that finds nothing to do cannot be trusted; none for any other answer.
 
-    Nobody else will look at the incident again. `affected` is the blamed object with its owners, `signal` the resource
-    that the request is about.
+    Nobody else will look at the incident again. `affected` is the blamed object with its owners, `signal` the
+    resource that the request is about.
     """
     if (
         not isinstance(verdict, Accepted)

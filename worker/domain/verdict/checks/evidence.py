@@ -1,13 +1,14 @@
 """Reads from the evidence which objects were seen, which are said to be absent, and which states the cluster
 reports.
 
-Only what the cluster said counts, never what was asked of it. An object in the namespace of the signal, or of cluster
-scope, is seen where its name stands as a whole word; a name that could be any word of a text must stand where names stand
-(behind its kind or namespace, in a name field, first in a table row). In any other namespace the object itself must have
-been read, or stand with its namespace.
+Only what the cluster said counts, never what was asked of it. An object in the namespace of the signal, or of
+cluster scope, is seen where its name stands as a whole word; a name that could be any word of a text must
+stand where names stand (behind its kind or namespace, in a name field, first in a table row). In any other
+namespace the object itself must have been read, or stand with its namespace.
 
-Of the causal chain only what can be decided from structure is decided: whether the cited evidence exists, and whether the
-cluster reports in it the state that a step names, such as OOMKilled. Everything else is for humans to read.
+Of the causal chain only what can be decided from structure is decided: whether the cited evidence exists, and
+whether the cluster reports in it the state that a step names, such as OOMKilled. Everything else is for
+humans to read.
 """
 
 from __future__ import annotations
@@ -134,7 +135,8 @@ def said_absent(ref: ObjectRef, text: str) -> bool:
 def reported(item: Evidence) -> frozenset[str]:
     """The reasons of Kubernetes in one answer of the cluster, in lower case.
 
-    They are read from status fields, events and tables, where no workload writes free text. Logs report nothing.
+    They are read from status fields, events and tables, where no workload writes free text. Logs report
+    nothing.
     """
     found: set[str] = set()
     if item.kind is EvidenceKind.EVENTS:

@@ -1,4 +1,5 @@
-"""What an answer is judged by, and looking it up: does the blamed object exist, who owns it, does the workflow fit.
+"""What an answer is judged by, and looking it up: does the blamed object exist, who owns it, does the
+workflow fit.
 
 The judging itself is pure (`verdict.judge`).
 """
@@ -52,19 +53,17 @@ class VerdictFacts:
     """Everything an answer is judged by.
 
     `context`: business labels of the request, detected and custom labels of the affected resource.
-    `affected`: the resource that the answer blames, looked up; None when it names none.
-    `detected_labels`: those of the affected resource; None when they were not looked up.
-    `workflow`: what the catalog returned for the chosen id in `lookup_context`; None for unknown and unfit alike.
-    `other_target`: the object of `targets.other_target`, looked up.
-    `unseen_parameters`: those of the chosen parameters that name an object which no evidence shows.
-    `alternatives`: those ids of the answer's alternatives that the catalog knows.
-    `shown`: reasons of Kubernetes that the cluster reports, in lower case; None if nobody looked.
-    `reasons`: those of them that may be a signal type, as the cluster spells them.
-    `reported_by`: the same reasons by the id of the evidence; None for evidence that cannot show that a state is absent.
-    `failed_here`: executions that did not help the affected resource while it had its present spec;
-    `history_problem` says why they are not known.
-    `spec_hash`: hash of the spec of the top owner; empty when no workflow was chosen or it could not be read.
-    `not_seen`: sources around the signal (pods, events) that could not be read.
+    `affected`: the resource that the answer blames, looked up; None when it names none. `detected_labels`:
+    those of the affected resource; None when they were not looked up. `workflow`: what the catalog returned
+    for the chosen id in `lookup_context`; None for unknown and unfit alike. `other_target`: the object of
+    `targets.other_target`, looked up. `unseen_parameters`: those of the chosen parameters that name an object
+    which no evidence shows. `alternatives`: those ids of the answer's alternatives that the catalog knows.
+    `shown`: reasons of Kubernetes that the cluster reports, in lower case; None if nobody looked. `reasons`:
+    those of them that may be a signal type, as the cluster spells them. `reported_by`: the same reasons by
+    the id of the evidence; None for evidence that cannot show that a state is absent. `failed_here`:
+    executions that did not help the affected resource while it had its present spec; `history_problem` says
+    why they are not known. `spec_hash`: hash of the spec of the top owner; empty when no workflow was chosen
+    or it could not be read. `not_seen`: sources around the signal (pods, events) that could not be read.
     `catalog_problem`: why the catalog could not be read; then no workflow can be judged.
     """
 
@@ -89,7 +88,9 @@ class VerdictFacts:
 
 
 def lookup_context(answer: Answer, context: SelectionContext) -> SelectionContext:
-    """The context in which the chosen workflow is fetched: with the answer's severity, whatever the component."""
+    """The context in which the chosen workflow is fetched: with the answer's severity, whatever the
+    component.
+    """
     severity = normalize_severity(answer.severity) or Severity.UNKNOWN
     return for_final_choice(replace(context, severity=severity, components=()))
 
@@ -119,9 +120,9 @@ class PerItem(Generic[T]):
 class FactFinder:
     """Looks up the facts for the answers to one request.
 
-    `signal` is the resource that the request names.
-    `failed_sources` are those of the first look that could not be read, each as its name and the reason. Texts are checked
-    once for each item of evidence, however many answers there are.
+    `signal` is the resource that the request names. `failed_sources` are those of the first look that could
+    not be read, each as its name and the reason. Texts are checked once for each item of evidence, however
+    many answers there are.
     """
 
     cluster: Cluster
@@ -140,7 +141,9 @@ class FactFinder:
     _reasons: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(signal_reasons))
 
     async def facts_for(self, answer: Answer) -> VerdictFacts:
-        """Look up everything an answer is judged by. Never raises: what could not be read is part of the facts."""
+        """Look up everything an answer is judged by. Never raises: what could not be read is part of the
+        facts.
+        """
         affected, chain, labels = await self._affected(answer.affected_resource)
         history = await self._history(answer, chain)
         shown = await self._reported.of(self.evidence.items)
@@ -283,7 +286,9 @@ class FactFinder:
         )
 
     def _outside(self, ref: ObjectRef, shown: Sequence[Evidence]) -> str:
-        """Return why the object may have nothing to do with the signal; empty when it is near, or the first look found it."""
+        """Return why the object may have nothing to do with the signal; empty when it is near, or the first
+        look found it.
+        """
         home = self._home
         if home and ref.namespace:
             return "" if ref.namespace == home else f"is outside the namespace of the signal ({home})"
@@ -296,8 +301,9 @@ class FactFinder:
     def _known_absent(self, ref: ObjectRef) -> bool:
         """True if it is known that the object is gone, or was never there.
 
-        The resource of the signal existed when the signal was sent. For others the cluster must say so by itself; a
-        look-up by the model that found nothing does not count, since anybody may ask for what never existed.
+        The resource of the signal existed when the signal was sent. For others the cluster must say so by
+        itself; a look-up by the model that found nothing does not count, since anybody may ask for what never
+        existed.
         """
         near = not ref.namespace or ref.namespace == self._home
         said = from_cluster(self.evidence.items)

@@ -1,11 +1,11 @@
 """Checks the parameters of a workflow against its declaration (ADR-043).
 
-Nothing is dropped or guessed: a number written as text is converted, everything else that does not fit is a problem that
-says how to correct it. Patterns run in the linear-time regex engine of pydantic.
+Nothing is dropped or guessed: a number written as text is converted, everything else that does not fit is a
+problem that says how to correct it. Patterns run in the linear-time regex engine of pydantic.
 
-A workflow may put a value into a command line, an environment file or a template. Hidden characters and secrets are
-rejected; characters that a shell or a template interprets require approval unless a pattern or a list of values allows
-them.
+A workflow may put a value into a command line, an environment file or a template. Hidden characters and
+secrets are rejected; characters that a shell or a template interprets require approval unless a pattern or a
+list of values allows them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def check_values(
 ) -> dict[str, Any]:
     """Check all values against all declared parameters. Returns those that fit, converted.
 
-    Those in `exempt` are taken as they are. A null counts as absent. Defaults are left to whoever executes the workflow.
-    A parameter that was rejected before is not rejected again.
+    Those in `exempt` are taken as they are. A null counts as absent. Defaults are left to whoever executes
+    the workflow. A parameter that was rejected before is not rejected again.
     """
     rejected, start = {problem.path for problem in report.problems}, len(report.problems)
     values: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """Determines the object that a workflow acts on, and the parameters that name it.
 
-When the workflow covers the affected resource or one of its owners, that is the target, whatever the model wrote. Only
-when the workflow covers another kind does the model's choice count, and then the object must exist and the evidence must
-show it.
+When the workflow covers the affected resource or one of its owners, that is the target, whatever the model
+wrote. Only when the workflow covers another kind does the model's choice count, and then the object must
+exist and the evidence must show it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ TARGET_PARAMETERS: Final = MappingProxyType(
         "TARGET_RESOURCE_API_VERSION": "api_version",
     }
 )
-"""Parameters that name the object a workflow acts on (Kubernaut workflow schema), and the part each one holds."""
+"""Parameters that name the object a workflow acts on (Kubernaut workflow schema), and the part each one
+holds."""
 NAMES_AN_OBJECT: Final = re.compile(
     r"(?:^|_)(?:NAME|NAMESPACE|NODE|POD|PVC|CLAIM|DEPLOYMENT|STATEFULSET|DAEMONSET|CONFIGMAP|SECRET|SERVICE)$"
 )
@@ -47,7 +48,9 @@ NAMES_AN_OBJECT: Final = re.compile(
 
 
 def spelling(name: str) -> str:
-    """A parameter name as TARGET_PARAMETERS spells it: `target_namespace` and `targetNamespace` are the same."""
+    """A parameter name as TARGET_PARAMETERS spells it: `target_namespace` and `targetNamespace` are the
+    same.
+    """
     flat = name.strip().replace("-", "_")
     return (flat if flat.isupper() else snake_case(flat)).upper()
 
@@ -65,8 +68,8 @@ def names_an_object(name: str) -> bool:
 class Existence(enum.StrEnum):
     """Whether an object exists, according to the cluster.
 
-    `absent`: not found, and the evidence shows that it was deleted or never existed. `unverifiable`: the cluster gave no
-    answer (forbidden, timeout).
+    `absent`: not found, and the evidence shows that it was deleted or never existed. `unverifiable`: the
+    cluster gave no answer (forbidden, timeout).
     """
 
     EXISTS = "exists"
@@ -79,9 +82,10 @@ class Existence(enum.StrEnum):
 class ResolvedObject:
     """An object that an answer names, after it was looked up.
 
-    `namespaced` is None when the cluster does not know the kind. `owners` follow the controller references, nearest
-    first; `owners_note` says why there may be others. `seen_in` are ids of the evidence that shows the object;
-    `requested`: the request names it. `outside` says why it may have nothing to do with the signal.
+    `namespaced` is None when the cluster does not know the kind. `owners` follow the controller references,
+    nearest first; `owners_note` says why there may be others. `seen_in` are ids of the evidence that shows
+    the object; `requested`: the request names it. `outside` says why it may have nothing to do with the
+    signal.
     """
 
     ref: ObjectRef
@@ -128,16 +132,20 @@ def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
 
 
 def acts_on_one_of(workflow: Workflow, chain: Sequence[ObjectRef]) -> bool:
-    """True if the workflow covers an object or one of its owners: then code fills in the parameters that name its target."""
+    """True if the workflow covers an object or one of its owners: then code fills in the parameters that name
+    its target.
+    """
     kinds = covered_kinds(workflow)
     return any(not kinds or covers_kind(kinds, member.kind, member.api_version) for member in chain)
 
 
 def other_target(workflow: Workflow, given: Mapping[str, Any], affected: ResolvedObject) -> ObjectRef | None:
-    """The object that the parameters name when the workflow covers neither the affected resource nor its owners.
+    """The object that the parameters name when the workflow covers neither the affected resource nor its
+    owners.
 
-    It has to be looked up before the answer can be judged. None when the workflow covers one of them, or no name is given.
-    The namespace is that of the affected resource unless given; the cluster decides whether the kind has one.
+    It has to be looked up before the answer can be judged. None when the workflow covers one of them, or no
+    name is given. The namespace is that of the affected resource unless given; the cluster decides whether
+    the kind has one.
     """
     kinds = covered_kinds(workflow)
     named = _named(given)
@@ -217,7 +225,9 @@ def _best_candidate(candidates: Sequence[ObjectRef], given: Mapping[str, Any]) -
 def _check_conflicts(
     given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef], report: CheckReport
 ) -> None:
-    """Given parts that do not name the target: an owner or owned object is corrected, anything else is a problem."""
+    """Given parts that do not name the target: an owner or owned object is corrected, anything else is a
+    problem.
+    """
     for name, part in _target_names(given):
         value, expected = given[name], _expected(name, target, chain)
         if value is None or value == "" or expected is None or value == expected:
@@ -291,7 +301,9 @@ def _filled(
     chain: Sequence[ObjectRef],
     report: CheckReport,
 ) -> dict[str, Any]:
-    """The given parameters with every declared target parameter set. Undeclared target parameters are left out."""
+    """The given parameters with every declared target parameter set. Undeclared target parameters are left
+    out.
+    """
     parameters = dict(given)
     for name, part in _target_names([*given, *(p.name for p in workflow.parameters)]):
         expected, declared = _expected(name, target, chain), workflow.parameter(name)

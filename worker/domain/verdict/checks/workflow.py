@@ -1,4 +1,6 @@
-"""Checks of the chosen workflow: that it exists and fits, its target and parameters, and whether it may run at all."""
+"""Checks of the chosen workflow: that it exists and fits, its target and parameters, and whether it may run
+at all.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,9 @@ def check_target(
 def check_fit(
     workflow: Workflow, context: SelectionContext, objects: Iterable[ObjectRef], report: CheckReport
 ) -> None:
-    """Check the labels of the workflow against the context. `objects` are the affected one, its owners, the target."""
+    """Check the labels of the workflow against the context. `objects` are the affected one, its owners, the
+    target.
+    """
     final = replace(context, components=tuple((o.api_version, o.kind) for o in objects))
     for mismatch in mismatches(workflow, for_final_choice(final)):
         message = f"{workflow.workflow_id} does not fit: {mismatch}; choose another workflow, or null"
@@ -148,8 +152,9 @@ def check_history(
 ) -> None:
     """Check that nothing is repeated that failed.
 
-    The execution that a recovery is about must not be repeated with the same parameters. What did not help this resource
-    earlier, with the spec it has now, may be chosen again with a rationale, and a human approves.
+    The execution that a recovery is about must not be repeated with the same parameters. What did not help
+    this resource earlier, with the spec it has now, may be chosen again with a rationale, and a human
+    approves.
     """
     if facts.failed is not None and repeats(workflow, parameters, facts.failed):
         message = "has failed with these parameters: choose another workflow, other parameters, or null"
@@ -186,14 +191,17 @@ def known_alternatives(
 
 
 def names_action(patterns: Iterable[str], action_type: str) -> bool:
-    """True if a pattern is the action type in any spelling, its first word (`scale`), or a glob for it (`delete_*`)."""
+    """True if a pattern is the action type in any spelling, its first word (`scale`), or a glob for it
+    (`delete_*`).
+    """
     action = action_name(action_type)
     wanted = [action_name(p) for p in patterns if p.strip()]
     return any(p == action.partition("_")[0] or _covers(p, action) for p in wanted)
 
 
 def forbids(patterns: Iterable[str], workflow: Workflow) -> bool:
-    """True if a pattern names the workflow, its action type, or any words in the action type: `delete` of `force_delete_pod`.
+    """True if a pattern names the workflow, its action type, or any words in the action type: `delete` of
+    `force_delete_pod`.
 
     Wider than for allowed actions, because a missed prohibition costs more than one that reaches too far.
     """
@@ -220,7 +228,9 @@ def check_safety(
     answered_downtime_seconds: int | None,
     report: CheckReport,
 ) -> None:
-    """Check the workflow against the safety context. The model's downtime can only make the check stricter."""
+    """Check the workflow against the safety context. The model's downtime can only make the check
+    stricter.
+    """
     if safety is None:
         return
     limits = safety.safety_constraints
@@ -254,9 +264,9 @@ def _check_downtime(workflow: Workflow, limit: int | None, answered: int | None,
 def repeats(workflow: Workflow, parameters: Mapping[str, Any], failed: FailedExecution) -> bool:
     """True if workflow and parameters are those that failed.
 
-    Values compare by meaning (`2`, `2.0` and `"2"` are the same number), names in any spelling, defaults count as given.
-    Parameters that name the target count only where both sides have them: older executions were given the target in
-    other ways.
+    Values compare by meaning (`2`, `2.0` and `"2"` are the same number), names in any spelling, defaults
+    count as given. Parameters that name the target count only where both sides have them: older executions
+    were given the target in other ways.
     """
     if failed.workflow_id.strip() != workflow.workflow_id:
         return False
