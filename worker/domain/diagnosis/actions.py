@@ -50,6 +50,8 @@ NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
     (r"service selector|fix service\b", frozenset({R.FIX_SERVICE})),
     (r"resume|unsuspend", frozenset({R.RESUME})),
     (r"restart", frozenset({R.RESTART})),
+    (r"scale (?:down|in)\b|downscale", frozenset({R.SCALE_DOWN})),
+    (r"scale (?:up|out)\b|upscale", frozenset({R.SCALE_UP})),
     (r"scale", frozenset({R.SCALE_UP, R.SCALE_DOWN})),
 )  # fmt: skip
 
@@ -116,7 +118,7 @@ def _narrowed(
     offered: frozenset[Remedy], action: ProposedAction, replicas_now: int | None
 ) -> frozenset[Remedy]:
     """Tell scaling up and down apart by the chosen number, if both numbers are known."""
-    if Remedy.SCALE_UP not in offered or action.replicas is None or replicas_now is None:
+    if not offered & {Remedy.SCALE_UP, Remedy.SCALE_DOWN} or action.replicas is None or replicas_now is None:
         return offered
     return frozenset({Remedy.SCALE_UP if action.replicas > replicas_now else Remedy.SCALE_DOWN})
 

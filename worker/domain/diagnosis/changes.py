@@ -115,26 +115,30 @@ def _bad_rollout(
 
 
 def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
-    """Yield ConfigMaps of failing pods that changed after the template which uses them."""
+    """Yield ConfigMaps of failing pods that changed after the template which uses them.
+
+    Of several, none is known to be the cause, and no remedy is proposed.
+    """
     since = template_since(facts, workload, pod)
     failing = [c for c in containers(pod) if c.failing and (c.last or c.terminated)]
     if since is None or not failing:
         return
     used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).config_maps
-    for name in used:
-        found = facts.get(ref_to("ConfigMap", name, workload.namespace))
-        when = changed(found) if found else None
-        if found is None or when is None or when <= since + SAME_CLOCK:
-            continue
-        if not failed_after(facts, workload, pod, when):
-            continue
+    there = [m for name in used if (m := facts.get(ref_to("ConfigMap", name, workload.namespace)))]
+    recent = [
+        (m, when)
+        for m in there
+        if (when := changed(m)) and when > since + SAME_CLOCK and failed_after(facts, workload, pod, when)
+    ]
+    remedies = {Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE} if len(recent) == 1 else ()
+    for found, when in recent:
         yield Diagnosis(
             cause=Cause.BAD_CONFIGURATION_CHANGE,
             object=reference(found),
             sentence=f"{reference(found)} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload} that uses it, and its pods fail since.",
             strength=Strength.TIMED,
             also=(workload,),
-            remedies=frozenset({Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE}),
+            remedies=frozenset(remedies),
             signals=observed(facts, workload, pod),
             reads=(reference(found), reference(pod)),
         )  # fmt: skip

@@ -13,6 +13,7 @@ import re
 class ImageProblem(enum.StrEnum):
     """Why an image cannot be pulled (kubelet and container runtime)."""
 
+    ABSENT_OR_DENIED = "absent_or_denied"
     UNAUTHORIZED = "unauthorized"
     NOT_FOUND = "not_found"
     RATE_LIMITED = "rate_limited"
@@ -28,6 +29,7 @@ IMAGE = (
     (ImageProblem.PLATFORM, r"no match for platform|no matching manifest|no image found .* platform"),
     (ImageProblem.UNTRUSTED, r"x509|unknown authority|certificate"),
     (ImageProblem.UNREACHABLE, r"no such host|i/o timeout|connection refused|deadline exceeded|network is unreachable|try again"),
+    (ImageProblem.ABSENT_OR_DENIED, r"does not exist or may require"),
     (ImageProblem.UNAUTHORIZED, r"unauthori[sz]ed|authentication required|authorization failed|\b40[13]\b|forbidden|access denied|no basic auth|unable to retrieve some image pull secrets"),
     (ImageProblem.NOT_FOUND, r"not found|manifest unknown|does not exist|name unknown|\b404\b"),
     (ImageProblem.INVALID, r"invalid reference|InvalidImageName|couldn't parse image"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from worker.domain.cluster.fields import dig, mappings, moment, name_of, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.messages import NETWORK_DOWN
 from worker.domain.diagnosis.structure import condition, holds, ref_to, root_of
@@ -127,7 +128,10 @@ def eviction_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -
         return
     node = ref_to("Node", text(dig(pod, "spec", "nodeName")))
     if node.name:
-        yield from node_eviction(facts, node, LOW_ON.search(message))
+        found = node_eviction(facts, node, LOW_ON.search(message))
+        if not _evicted_lately(facts, pod):  # a record of what was
+            found = (replace(f, strength=Strength.SYMPTOM, remedies=frozenset()) for f in found)
+        yield from found
 
 
 def node_eviction(

@@ -41,6 +41,7 @@ PULL_EVENTS = frozenset({"Failed", NO_SECRET, "InspectFailed"})
 IMAGE_REMEDIES = {
     ImageProblem.UNAUTHORIZED: frozenset({Remedy.REFRESH_PULL_SECRET}),
     ImageProblem.NOT_FOUND: frozenset({Remedy.FIX_IMAGE}),
+    ImageProblem.ABSENT_OR_DENIED: frozenset({Remedy.FIX_IMAGE}),
     ImageProblem.INVALID: frozenset({Remedy.FIX_IMAGE}),
 }
 
@@ -71,17 +72,20 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
     said += [e.message for e in reversed(about) if e.reason in PULL_EVENTS]
     image = text(container.spec.get("image"))
     problem = image_problem(*(message.replace(image, "IMAGE") for message in said))
+    rollout = rollout_of(failing.facts, workload)
+    changed = rollout and rollout.touches("image", container=container.name)
+    is_new = bool(rollout and changed and _came_with(failing, rollout))
+    if problem is ImageProblem.ABSENT_OR_DENIED and not is_new:
+        problem = ImageProblem.UNAUTHORIZED  # the same image could be pulled before
     remedies = set(IMAGE_REMEDIES.get(problem, frozenset()))
     secrets: list[ObjectRef] = []
     if problem is ImageProblem.UNAUTHORIZED or any(e.reason == NO_SECRET for e in about):
         remedies = {Remedy.REFRESH_PULL_SECRET}
         names = [text(s.get("name")) for s in mappings(dig(failing.pod, "spec", "imagePullSecrets"))]
         secrets = [ref_to("Secret", name, workload.namespace) for name in names if name]
-    rollout = rollout_of(failing.facts, workload)
-    changed = rollout and rollout.touches("image", container=container.name)
     if rollout and not made_by(failing.facts, failing.pod, rollout.newest):
         remedies.discard(Remedy.FIX_IMAGE)  # the template may name another image by now
-    elif rollout and changed and problem not in PULLABLE and _came_with(failing, rollout):
+    elif is_new and problem not in PULLABLE:
         remedies.add(Remedy.ROLL_BACK)
     what = f"waits with {text(container.waiting.get('reason'))} ({problem})"
     return replace(

@@ -38,6 +38,8 @@ API = ref_to("Deployment", "api", "shop")
         ("ProvisionNode", Remedy.ADD_CAPACITY),
         ("ScaleReplicas", Remedy.SCALE_UP),
         ("ResumeCronJob", Remedy.RESUME),
+        ("ScaleUpDeployment", Remedy.SCALE_UP),
+        ("ScaleDownDeployment", Remedy.SCALE_DOWN),
     ],
 )
 def test_names_of_actions(action_type, remedy):
@@ -71,6 +73,13 @@ def test_an_action_on_something_else_does_not_fit():
 )
 def test_names_of_opposite_actions(action_type):
     assert remedies_of(action_type) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("action_type", "other"), [("ScaleUp", Remedy.SCALE_DOWN), ("ScaleIn", Remedy.SCALE_UP)]
+)
+def test_a_direction_of_scaling_is_no_other_one(action_type, other):
+    assert other not in remedies_of(action_type)
 
 
 @pytest.mark.parametrize("action_type", ["RestartMemoryCache", "RestartConfigServer", "RestartDigitalShop"])

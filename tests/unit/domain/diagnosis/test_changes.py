@@ -184,6 +184,18 @@ async def test_changes_before_the_template_after_the_failure_or_long_ago_prove_n
     assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
 
 
+async def test_of_two_config_maps_that_changed_none_is_confirmed():
+    api = configured("2026-06-04T15:00:00Z")
+    api[2]["spec"]["containers"][0]["envFrom"] += [{"configMapRef": {"name": "other"}}]
+    other = obj(
+        "ConfigMap", "other", data={}, managedFields=[{"manager": "kubectl", "time": "2026-06-04T14:50:00Z"}]
+    )
+    labels = {"signal_type": ("CrashLoopBackOff",)}
+    for blamed in (api[3], other):
+        wanted = claim(blamed, "PatchConfiguration", labels=labels)
+        assert not (await judged(*api, other, about=api[0], claim=wanted)).borne_out
+
+
 async def test_a_change_after_the_pods_had_begun_to_fail_proves_nothing():
     api = configured("2026-06-04T15:00:00Z")
     api[0]["status"].pop("conditions")

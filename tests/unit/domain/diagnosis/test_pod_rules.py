@@ -198,6 +198,14 @@ async def test_an_image_that_a_rollback_does_not_bring_back(message, created):
     assert Remedy.ROLL_BACK not in (await first(*api, about=api[0])).remedies
 
 
+async def test_docker_hub_does_not_say_whether_an_image_is_absent_or_denied():
+    denied = "pull access denied, repository does not exist or may require authorization"
+    api = new_image(denied)
+    assert (await first(*api, about=api[0])).remedies == {Remedy.FIX_IMAGE, Remedy.ROLL_BACK}
+    api = new_image(denied, "2026-06-01T11:00:00Z")
+    assert (await first(*api, about=api[0])).remedies == {Remedy.REFRESH_PULL_SECRET}
+
+
 async def test_an_image_that_another_pod_of_the_revision_runs():
     api = new_image()
     well = pod_of(api[1], "api", "p2", status=running(), image="shop/app:2")

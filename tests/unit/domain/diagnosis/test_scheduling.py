@@ -355,6 +355,14 @@ async def test_who_was_evicted_long_ago_did_not_use_the_node_up_now():
         assert {f.object.name for f in await findings(*greedy, hog, full, about=full)} == blamed
 
 
+async def test_an_eviction_of_long_ago_supports_no_action_on_the_node():
+    victim = evicted("v", "The node was low on resource: memory.")
+    cordon = claim(node(), "CordonNode")
+    assert (await judged(victim, node(), about=victim, claim=cordon)).borne_out
+    victim["status"]["conditions"] = [{"type": "Ready", "lastTransitionTime": "2026-06-01T10:00:00Z"}]
+    assert not (await judged(victim, node(), about=victim, claim=cordon)).borne_out
+
+
 async def test_a_pod_that_exceeded_its_own_disk_limit():
     full = evicted("v", 'Usage of EmptyDir volume "cache" exceeds the limit "1Gi".')
     found = await first(full, node(), about=full)
