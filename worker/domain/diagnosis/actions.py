@@ -64,11 +64,7 @@ EDITING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProposedAction:
-    """The action that an answer proposes. `targets` are the objects that the workflow would act on.
-
-    `revision` and `replicas` are the values of the parameters with this meaning, or None; `current_replicas`
-    is the target's present number.
-    """
+    """The proposed action, its targets, and the values of parameters for a revision and a number of replicas."""
 
     workflow: Workflow
     targets: tuple[ObjectRef, ...] = ()
@@ -88,9 +84,7 @@ def misfit(
     """Return why the action does not fit, else "". `gitops`: a GitOps tool owns the changed object."""
     offered = _narrowed(remedies_of(action.workflow.action_type), action, replicas_now)
     name = action.workflow.action_type
-    strange = (
-        "" if _declared_for(action.workflow, finding) else f"{name} is not known to act on {finding.cause}"
-    )
+    strange = "" if _declared_for(action.workflow, finding) else f"{name} does not act on {finding.cause}"
     wrong = _unfit(offered, action, finding, gitops=gitops) if offered else strange
     if wrong:
         return wrong

@@ -56,9 +56,8 @@ def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
     target = mapping(dig(manifest, "spec", "scaleTargetRef"))
     if not target.get("name"):
         return None
-    return ObjectRef(
-        text(target.get("kind")), text(target.get("name")), namespace, text(target.get("apiVersion"))
-    )
+    kind, name, version = (text(target.get(key)) for key in ("kind", "name", "apiVersion"))
+    return ObjectRef(kind, name, namespace, version)
 
 
 def scaled_by_another(facts: ClusterFacts, workload: ObjectRef) -> bool:
@@ -157,9 +156,8 @@ def superseded(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Diagn
     if owner is None or not holds(manifest, "Failed"):
         return None
     worked = moment(dig(facts.get(owner), "status", "lastSuccessfulTime"))
-    siblings = [
-        j for j in facts.list("Job", owner.namespace).items if owner_of(j) == owner and holds(j, "Complete")
-    ]
+    jobs = facts.list("Job", owner.namespace).items
+    siblings = [j for j in jobs if owner_of(j) == owner and holds(j, "Complete")]
     later = any(made and (created(j) or made) > made for j in siblings)
     if not later and (failed is None or worked is None or worked <= failed):
         return None

@@ -38,10 +38,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """The verdict of the rules on a claim. `finding` confirms or contradicts it.
-
-    `doubt` is None when the claim is confirmed. `reason` is one sentence for humans.
-    """
+    """The verdict on a claim: `doubt` is None if it is confirmed, `finding` confirms or contradicts it."""
 
     doubt: Doubt | None
     reason: str

@@ -84,9 +84,8 @@ def _objects(
         yield workload
         yield ref_to("Namespace", workload.namespace)
     elif why is Refusal.SERVICE_ACCOUNT:
-        account = ref_to(
-            "ServiceAccount", text(spec.get("serviceAccountName")) or "default", workload.namespace
-        )
+        name = text(spec.get("serviceAccountName")) or "default"
+        account = ref_to("ServiceAccount", name, workload.namespace)
         if account.name and facts.presence(account) is Presence.ABSENT:
             yield account
     elif why is Refusal.PRIORITY_CLASS:
@@ -104,9 +103,8 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
     for container in mappings(spec.get("containers")):
         for name, value in mapping(dig(container, "resources", "limits")).items():
             limits[f"limits.{name}"] = limits.get(f"limits.{name}", 0.0) + (quantity(value) or 0.0)
-    storage = [
-        dig(c, "spec", "resources", "requests", "storage") for c in mappings(spec.get("volumeClaimTemplates"))
-    ]
+    templates = mappings(spec.get("volumeClaimTemplates"))
+    storage = [dig(claim, "spec", "resources", "requests", "storage") for claim in templates]
     limits["requests.storage"] = sum(quantity(value) or 0.0 for value in storage)
     asked = {**{f"requests.{k}": v for k, v in wanted.items()}, **wanted, **limits}
     amounts = [(quantity(hard[n]) or 0.0, quantity(used.get(n)) or 0.0, asked.get(n, 0.0)) for n in hard]

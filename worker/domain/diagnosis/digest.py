@@ -29,9 +29,8 @@ SKIPPED = frozenset({"Event", "Namespace"})
 def digest(facts: ClusterFacts) -> list[dict[str, Any]]:
     """The facts about each object that was read, unhealthy ones first, at most 80 of them."""
     found = [_object(manifest) for manifest in _manifests(facts)]
-    return sorted(found, key=lambda o: ("conditions" not in o and "containers" not in o, str(o["name"])))[
-        :MAX_OBJECTS
-    ]
+    found.sort(key=lambda o: ("conditions" not in o and "containers" not in o, str(o["name"])))
+    return found[:MAX_OBJECTS]
 
 
 def _manifests(facts: ClusterFacts) -> Iterator[Manifest]:

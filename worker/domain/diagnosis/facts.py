@@ -115,10 +115,7 @@ class ClusterFacts:
         return Objects(complete=answer is Presence.ABSENT)
 
     def events(self, namespace: str, *refs: ObjectRef) -> tuple[Happening, ...]:
-        """Events of a namespace about any of the objects, by kind and name, oldest first.
-
-        If the namespace has more events than are read at once, the objects are queried by name.
-        """
+        """Events about any of the objects, oldest first; in a busy namespace they are queried by name."""
         wanted = {(ref.kind, ref.name) for ref in refs}
         known = tuple(e for e in self.events_in(namespace) if (e.about.kind, e.about.name) in wanted)
         listed = self.list("Event", namespace)

@@ -84,11 +84,7 @@ def _without_network(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]
 
 
 def failing_agents(facts: ClusterFacts, node: str) -> list[tuple[ObjectRef, Manifest]]:
-    """DaemonSets that serve the pods of a node and fail there, with their pods.
-
-    Network, DNS cache and storage drivers run in the network of the node or with privileges; agents that fail
-    only because the node has no pod network do not.
-    """
+    """DaemonSets that serve the pods of a node (in its network, or with privileges) and fail there."""
     pods = [p for p in facts.list("Pod", node=node).items if pod_failing(p)] if node else []
     found = [(root_of(facts, pod), pod) for pod in pods if _serves_node(pod)]
     return [(root, pod) for root, pod in found if root.kind == "DaemonSet"]
@@ -120,11 +116,9 @@ def eviction_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -
     """Yield why a pod was evicted: its own limit for local storage, or its node, and who used it up."""
     message = text(dig(pod, "status", "message"))
     if OWN_LIMIT.search(message) and not LOW_ON.search(message):
-        told, ref = "was evicted because it exceeded its own limit for local storage", reference(pod)
-        signals = ("Evicted",)
-        yield Diagnosis(
-            Cause.EVICTION, workload, f"{ref} {told}.", also=(ref,), signals=signals, reads=(ref,)
-        )
+        ref, signals = reference(pod), ("Evicted",)
+        told = f"{ref} was evicted because it exceeded its own limit for local storage."
+        yield Diagnosis(Cause.EVICTION, workload, told, also=(ref,), signals=signals, reads=(ref,))
         return
     node = ref_to("Node", text(dig(pod, "spec", "nodeName")))
     if node.name:

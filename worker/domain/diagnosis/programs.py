@@ -131,9 +131,7 @@ def _dependency(said: Said) -> Iterator[Found]:
     for host, service in services_named(said.facts, said.line, said.pod):
         outside = text(dig(said.facts.get(service), "spec", "externalName"))
         if outside:
-            yield said.finding(
-                Cause.SERVICE, service, f"{service} stands for {outside}, which does not answer"
-            )
+            yield said.finding(Cause.SERVICE, service, f"{service} is {outside}, which does not answer")
             return
         wrong = _port_not_offered(said, host, service)
         if wrong:
@@ -152,9 +150,8 @@ def _port_not_offered(said: Said, host: Host, service: ObjectRef) -> Diagnosis |
     ports = [p.get("port") for p in mappings(dig(manifest, "spec", "ports"))]
     if not host.port or not ports or host.port in ports or dig(manifest, "spec", "clusterIP") == "None":
         return None
-    return _wrong_address(
-        said, host, f"{said.workload} uses port {host.port} of {service}, which offers {ports}"
-    )
+    told = f"{said.workload} uses port {host.port} of {service}, which offers {ports}"
+    return _wrong_address(said, host, told)
 
 
 def _no_service(said: Said, host: Host) -> Diagnosis | None:
@@ -275,9 +272,8 @@ def _source(said: Said) -> Mount | None:
 
 def _telling_words(line: str) -> list[str]:
     """Words of a message that name its subject: quoted ones first, then identifiers."""
-    return list(
-        dict.fromkeys([*(q for q in QUOTED.findall(line) if not q.startswith("/")), *WORD.findall(line)])
-    )
+    quoted = [q for q in QUOTED.findall(line) if not q.startswith("/")]
+    return list(dict.fromkeys([*quoted, *WORD.findall(line)]))
 
 
 def _place(facts: ClusterFacts, config_map: ObjectRef, line: str) -> str:
@@ -319,9 +315,8 @@ def _forbidden(said: Said) -> Iterator[Found]:
             role = mapping(binding.get("roleRef"))
             kind = text(role.get("kind")) or "Role"
             holder = ref_to(kind, text(role.get("name")), home if kind == "Role" else "")
-    yield said.finding(
-        Cause.PERMISSION, holder, f"{holder} does not allow what ServiceAccount {home}/{account} asks for"
-    )
+    told = f"{holder} does not allow what ServiceAccount {home}/{account} asks for"
+    yield said.finding(Cause.PERMISSION, holder, told)
 
 
 def _mesh(said: Said) -> Iterator[Found]:
@@ -354,9 +349,8 @@ def _pool(said: Said) -> Iterator[Found]:
 
 def _architecture(said: Said) -> Iterator[Found]:
     node = ref_to("Node", text(dig(said.pod, "spec", "nodeName")))
-    arch = text(dig(said.facts.get(node), "status", "nodeInfo", "architecture")) or text(
-        dig(said.facts.get(node), "metadata", "labels", "kubernetes.io/arch")
-    )
+    label = text(dig(said.facts.get(node), "metadata", "labels", "kubernetes.io/arch"))
+    arch = text(dig(said.facts.get(node), "status", "nodeInfo", "architecture")) or label
     told = f"The image {text(said.container.spec.get('image'))} is built for another CPU architecture than that of {node} ({arch or 'unknown'})"
     yield said.finding(Cause.DEFECTIVE_START, said.workload, told)
 

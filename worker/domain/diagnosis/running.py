@@ -174,9 +174,8 @@ def _probe(failing: FailingPod, container: Container, what: str, strength: Stren
     A workload that has been available with a template of long ago did answer it.
     """
     facts, workload = failing.facts, failing.workload
-    answered = was_available(facts, workload) and not lately(
-        facts, template_since(facts, workload, failing.pod)
-    )
+    since = template_since(facts, workload, failing.pod)
+    answered = was_available(facts, workload) and not lately(facts, since)
     remedies, strength = ((), Strength.SYMPTOM) if answered else ((Remedy.FIX_PROBE,), strength)
     found = failing.finding(container, Cause.PROBE, what, *remedies, strength=strength)
     return failing.with_rollback(found)

@@ -170,10 +170,8 @@ def _node_finding(
 def _unbound_claims(facts: ClusterFacts, pod: Manifest, namespace: str) -> bool:
     names = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
     claims = [facts.get(ref_to("PersistentVolumeClaim", name, namespace)) for name in names]
-    return any(
-        claim is None or (dig(claim, "status", "phase") != "Bound" and not waits_for_pod(facts, claim))
-        for claim in claims
-    )
+    unbound = [claim for claim in claims if dig(claim, "status", "phase") != "Bound"]
+    return any(claim is None or not waits_for_pod(facts, claim) for claim in unbound)
 
 
 def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
@@ -252,9 +250,8 @@ def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
     """The requests of a pod: of its containers and sidecars, or of an init container that asks for more."""
     total: dict[str, float] = {"pods": 1.0}
     for container in mappings(spec.get("containers")):
-        for name, value in mapping(
-            dig(container, "resources", "requests") or dig(container, "resources", "limits")
-        ).items():
+        asked = dig(container, "resources", "requests") or dig(container, "resources", "limits")
+        for name, value in mapping(asked).items():
             total[name] = total.get(name, 0.0) + (quantity(value) or 0.0)
     sidecars: dict[str, float] = {}
     largest: dict[str, float] = {}

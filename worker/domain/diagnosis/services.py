@@ -82,20 +82,15 @@ def _wrong_port(facts: ClusterFacts, service: Manifest, pods: Sequence[Manifest]
         return ""
     for port in mappings(dig(service, "spec", "ports")):
         target = text(port.get("targetPort")) or text(port.get("port"))
-        if (
-            target
-            and (recent or not target.isdecimal())
-            and all(target not in offered for offered in declared)
-        ):
+        judged = recent or not target.isdecimal()
+        if target and judged and all(target not in offered for offered in declared):
             return target
     return ""
 
 
 def _ports(pod: Manifest) -> set[str]:
     ports = [p for c in container_specs(mapping(pod.get("spec"))) for p in mappings(c.get("ports"))]
-    return {text(p.get("containerPort")) for p in ports} | {
-        text(p.get("name")) for p in ports if p.get("name")
-    }
+    return {text(port.get(key)) for port in ports for key in ("containerPort", "name")} - {""}
 
 
 def _overlap(selector: dict[str, str], labels: dict[str, str]) -> bool:

@@ -231,9 +231,7 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
     for claim in claims:
         volume = text(dig(facts.get(claim), "spec", "volumeName"))
         if volume and mount and speaks_of(mount[-1].message, volume):
-            what = (
-                f"The volume of {claim} is not mounted for {failing.ref} ({mount[-1].count} attempts failed)"
-            )
+            what = f"The volume of {claim} is not mounted for {failing.ref} ({mount[-1].count} attempts)"
             found = _waiting(failing, Cause.VOLUME, what, ref_to("PersistentVolume", volume))
             also = (workload, *found.also)
             yield replace(found, object=claim, also=also, strength=Strength.SYMPTOM, signals=("FailedMount",))

@@ -61,9 +61,8 @@ def _of_object(facts: ClusterFacts, finding: Diagnosis, manifest: Manifest) -> I
             yield from _of_pod(facts, finding, manifest)
         return
     if dig(manifest, "status", "state") and dig(manifest, "status", "reason"):  # of an ACME challenge
-        yield short(
-            f"{ref} {text(dig(manifest, 'status', 'state'))}: {text(dig(manifest, 'status', 'reason'))}"
-        )
+        state, reason = (text(dig(manifest, "status", key)) for key in ("state", "reason"))
+        yield short(f"{ref} {state}: {reason}")
     for entry in mappings(dig(manifest, "status", "conditions")):
         told = bad_condition(entry) or (ref.kind == "Namespace" and text(entry.get("status")) == "True")
         if told and entry.get("message"):
@@ -120,9 +119,8 @@ def _of_spec(finding: Diagnosis, container: Container) -> Iterator[str]:
     if finding.cause in {Cause.PROBE, Cause.NOT_READY}:
         ports = [whole(p.get("containerPort")) for p in mappings(container.spec.get("ports"))]
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
-            probe = mapping(dig(container.spec, name, "httpGet")) or mapping(
-                dig(container.spec, name, "tcpSocket")
-            )
+            asks = (mapping(dig(container.spec, name, how)) for how in ("httpGet", "tcpSocket"))
+            probe = next(filter(None, asks), {})
             if probe:
                 yield f"its {name} asks {text(probe.get('path'))} at port {text(probe.get('port'))}; it declares ports {ports}"
 

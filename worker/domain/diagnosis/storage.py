@@ -76,9 +76,8 @@ def _pending(
         waits = waits_for_pod(facts, manifest)
         if waits and not also:
             return
-        volumes = [
-            v for v in facts.list("PersistentVolume").items if dig(v, "spec", "storageClassName") == name
-        ]
+        listed = facts.list("PersistentVolume").items
+        volumes = [v for v in listed if dig(v, "spec", "storageClassName") == name]
         extra = tuple(reference(v) for v in volumes if dig(v, "status", "phase") in {"Released", "Failed"})
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
         if provisioner == STATIC or failed or (extra and not waits):
@@ -105,9 +104,8 @@ def _bound(
     usable = [n for n in nodes.items if any(term_matches(t, labels_of(n), name_of(n)) for t in terms)]
     fitting = [n for n in usable if matches_node(mapping(pod.get("spec")), n) and holds(n, "Ready")]
     if not fitting:
-        bound = {
-            text(v) for t in terms for e in mappings(t.get("matchExpressions")) for v in e.get("values") or []
-        }
+        expressions = [e for term in terms for e in mappings(term.get("matchExpressions"))]
+        bound = {text(value) for e in expressions for value in e.get("values") or []}
         where = "no node that takes its pod" if usable else "no node of the cluster"
         where += f" (its node affinity asks for {', '.join(sorted(bound))})"
         local = "kubernetes.io/hostname" in str(terms)

@@ -359,7 +359,7 @@ def gitops_managed(facts: ClusterFacts, *refs: ObjectRef) -> bool:
     for ref in refs:
         head = meta(facts.get(ref)) if ref.kind != "Secret" else {}
         if any(
-            key in mapping(head.get(field)) for key in GITOPS_MARKS for field in ("annotations", "labels")
+            key in {*mapping(head.get("annotations")), *mapping(head.get("labels"))} for key in GITOPS_MARKS
         ):
             return True
     return False

@@ -105,9 +105,8 @@ def _at(anchor: ObjectRef, finding: Diagnosis, now: Situation) -> Selection:
     pages = [answers[c.signature].json() for c in lists if c.arguments["action_type"] not in futile]
     ids = [text(w.get("workflow_id")) for page in pages for w in mappings(page.get("workflows"))]
     excluded = {"", *futile, now.transcript.failed.workflow_id if now.transcript.failed else ""}
-    calls = [_call("get_workflow", workflow_id=i) for i in dict.fromkeys(ids) if i not in excluded][
-        :MAX_DETAILS
-    ]
+    wanted = [i for i in dict.fromkeys(ids) if i not in excluded][:MAX_DETAILS]
+    calls = [_call("get_workflow", workflow_id=i) for i in wanted]
     selection.questions = [c for c in calls if c.signature not in answers]
     if not selection.questions:
         found = [workflow_of(answers[call.signature].json()) for call in calls]
@@ -187,9 +186,8 @@ def _usable(workflow: Workflow, finding: Diagnosis, now: Situation, context: dic
     )
     if misfit(action, finding, replicas if isinstance(replicas, int) else None, gitops=gitops):
         return None
-    return Choice(
-        workflow, finding, target, {k: v for k, v in values.items() if k not in now.objected.parameters}
-    )
+    kept = {k: v for k, v in values.items() if k not in now.objected.parameters}
+    return Choice(workflow, finding, target, kept)
 
 
 def _score(workflow: Workflow, finding: Diagnosis, now: Situation) -> float:

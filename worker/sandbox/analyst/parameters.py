@@ -113,9 +113,8 @@ def _known(finding: Diagnosis, target: ObjectRef, facts: ClusterFacts) -> dict[s
     failing = next((c for c in container_specs(spec) if c.get("name") == finding.container), {})
     top = dig(manifest, "spec", "maxReplicas")
     deadline = dig(manifest, "spec", "activeDeadlineSeconds")
-    taint = next(
-        (t for t in mappings(dig(manifest, "spec", "taints")) if text(t.get("key")) in finding.sentence), {}
-    )
+    taints = mappings(dig(manifest, "spec", "taints"))
+    taint = next((t for t in taints if text(t.get("key")) in finding.sentence), {})
     asked = text(dig(manifest, "spec", "resources", "requests", "storage"))
     size = text(dig(manifest, "status", "capacity", "storage")) or asked
     images = [text(c.get("image")) for c in container_specs(spec)]

@@ -14,9 +14,8 @@ MAX_TOLD = 2
 
 def futile_actions(contexts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Action types or workflow ids that the warnings of the history speak against."""
-    return frozenset(
-        match[1] for context in contexts for line in told(context) if (match := FUTILE.match(line))
-    )
+    lines = [line for context in contexts for line in told(context)]
+    return frozenset(match[1] for line in lines if (match := FUTILE.match(line)))
 
 
 def told(context: Mapping[str, Any]) -> list[str]:

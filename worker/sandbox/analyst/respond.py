@@ -104,9 +104,7 @@ def think(transcript: Transcript) -> list[Call] | answer.AnalystAnswer:
     if selection.questions or wanted:
         if transcript.tools_allowed and transcript.rounds < MAX_LAST_ROUND:
             return [*wanted, *selection.questions][:MAX_CALLS]
-        selection = Selection(
-            why_not="the budget ended before a workflow could be chosen", context=selection.context
-        )
+        selection = Selection(why_not="the budget ended before a choice", context=selection.context)
     return answer.AnalystAnswer(
         incident=incident,
         target=_target(transcript, found.finding, selection),
@@ -148,15 +146,13 @@ def _chain(finding: Diagnosis | None, lookup: Lookup, resource: ObjectRef) -> li
     """The steps from the cause to the signal, each with the ids of what shows it."""
     if finding is None:
         return []
-    reads = dict.fromkeys(
-        id_ for ref in (*finding.reads, *finding.subjects) for id_ in lookup.evidence_of(ref)
-    )
+    about = (*finding.reads, *finding.subjects)
+    reads = dict.fromkeys(id_ for ref in about for id_ in lookup.evidence_of(ref))
     steps: list[tuple[str, Sequence[str]]] = [(finding.sentence, list(reads)[:4])]
     if resource not in finding.subjects:
         shown = [id_ for edge in finding.path for id_ in lookup.evidence_of(edge.to)]
-        steps.append(
-            (f"{resource} depends on it.", list(dict.fromkeys([*shown, *lookup.evidence_of(resource)]))[:4])
-        )
+        ids = list(dict.fromkeys([*shown, *lookup.evidence_of(resource)]))
+        steps.append((f"{resource} depends on it.", ids[:4]))
     return steps
 
 
