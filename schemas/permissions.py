@@ -25,11 +25,11 @@ from schemas.subjects import EXHAUSTED, OUTCOMES, Lane, Subjects
 
 API: Final = "$JS.API"
 INBOX: Final = "_INBOX"
-"""Where clients wait for answers unless told otherwise."""
+"""The default prefix of subjects on which clients wait for answers."""
 
 
 class Role(enum.StrEnum):
-    """Those who speak to the streams."""
+    """The roles that use the streams."""
 
     WORKER = "worker"
     """Takes requests, publishes everything else."""
@@ -46,7 +46,7 @@ class Role(enum.StrEnum):
     EXECUTOR = "executor"
     """Reports what an executed workflow did."""
     AUDIT_READER = "audit-reader"
-    """Reads audit events, the results they lead to, and what became of these."""
+    """Reads audit events, results and outcomes."""
 
 
 INSIDE: Final = (Role.WORKER, Role.PROVISIONER, Role.OPERATOR)
@@ -122,7 +122,8 @@ def _worker(s: Subjects) -> Rights:
         s.recording(">"),
         *(_api("STREAM.INFO", stream) for stream in streams(s)),
         *(_api("STREAM.MSG.GET", stream) for stream in read),
-        # One that the server delivers no more. Acknowledging a request removes it as well: no further power.
+        # A request that the server no longer delivers. Acknowledging a request removes it as well: no further
+        # power.
         _api("STREAM.MSG.DELETE", s.requests_stream),
         # The journal of a request whose result is stored. The worker may write what it likes there: no
         # further power.
@@ -187,7 +188,7 @@ def _executor(s: Subjects) -> Rights:
 
 
 def _audit_reader(s: Subjects) -> Rights:
-    # Of the requests only how far back they reach: `rca audit verify` looks for chains that miss their end.
+    # Of the requests, only how far back they reach: `rca audit verify` looks for chains without an end.
     read = (s.audit_stream, s.results_stream, s.outcomes_stream)
     asked = (
         *(right for stream in read for right in _reading(stream)),

@@ -35,7 +35,7 @@ DEFAULT_LANE: Final = Lane.P2
 
 
 EXHAUSTED: Final = "exhausted"
-"""Durable on the dead letters: advisories about requests that the server delivers no more."""
+"""Durable on the dead letters: advisories about requests that the server no longer delivers."""
 
 OUTCOMES: Final = "outcomes"
 """Durable on the outcomes: each is checked once, so that a bad one is rejected like any other message."""

@@ -157,7 +157,7 @@ async def requests_stranded(ground: Ground, *, requests: int = 3, max_deliver: i
         await lane.unsubscribe()
         worker = s.worker()
         await worker.start()
-        seen = await seconds_until_said(worker, "delivered no more")
+        seen = await seconds_until_said(worker, "no longer delivered")
         await js.update_stream(config)
         settled = await s.settled(requests, 90)
         account = await s.account()

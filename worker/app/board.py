@@ -1,4 +1,4 @@
-"""What workers are doing, as far as their audit events tell: analyses in flight and those that have ended.
+"""The activity of workers, by their audit events: analyses in flight and those that have ended.
 
 Pure: events go in, values come out. `rca watch` shows it.
 """

@@ -73,9 +73,7 @@ def unsuitable(nc: Client) -> str:
 
 
 def missing_tls(settings: NatsSettings, nc: Client) -> str:
-    """Return what is wrong if TLS is wanted and the server has none, which nats-py ignores silently; else
-    empty.
-    """
+    """The problem if TLS is wanted and the server has none, which nats-py ignores silently; else empty."""
     wanted = settings.ca_file or settings.cert_file
     if not wanted or nc._server_info.get("tls_required"):  # noqa: SLF001 - nats-py says it nowhere else
         return ""

@@ -60,7 +60,7 @@ def example_case() -> CaseDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What all cases share: the server and the model."""
+    """The services that all cases share: the server and the model."""
 
     nats_url: str
     llm: LlmSettings

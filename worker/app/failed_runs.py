@@ -168,7 +168,7 @@ class FailedRuns:
 
 
 def _lacking(problem: Exception) -> str:
-    """Return what a run lacked through no fault of its request; empty for any other failure."""
+    """The thing that a run lacked through no fault of its request; empty for any other failure."""
     if isinstance(problem, ClusterUnreadable):
         return CLUSTER_UNREADABLE
     return PreemptReason.OPEN_FILES if is_resource_fault(problem) else ""

@@ -60,7 +60,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What the handler talks to."""
+    """The ports of the handler."""
 
     events: Events
     results: Results

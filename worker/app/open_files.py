@@ -65,7 +65,7 @@ class FileBudget:
         }
 
     def notice(self, slots: Mapping[str, int]) -> str:
-        """Return what an operator should know; empty when the limit allows all slots."""
+        """The notice for an operator; empty if the limit allows all slots."""
         allowed, wanted = sum(self.fit(slots).values()), sum(slots.values())
         if allowed >= wanted:
             return ""

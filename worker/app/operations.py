@@ -32,7 +32,7 @@ class OperationError(ReportedError):
 
 
 class State(enum.StrEnum):
-    """What is known about a request. `begun`: it has steps in the journal and no result yet."""
+    """The state of a request. `begun`: it has steps in the journal and no result yet."""
 
     WAITING = "waiting"
     BEGUN = "begun"
@@ -139,9 +139,7 @@ class Operations:
         return stored
 
     async def state(self, key: str) -> State:
-        """Return what is known about a request. This reads the queue message by message, so cancel before you
-        ask.
-        """
+        """The state of a request. This reads the queue message by message, so cancel before you ask."""
         steps = f"$KV.{self._subjects.journal_bucket}.{kv_key(key)}.*"
         begun = bool(await self._journal.subjects(steps))
         if not begun and await self._waits(key):

@@ -98,7 +98,7 @@ class ServerClock:
         return max(self._last.uncertainty, abs(moved)) > CLOCK_SKEW_SECONDS
 
     def notice(self) -> str:
-        """Return what an operator should know about the clocks; empty if they agree."""
+        """The notice for an operator about the clocks; empty if they agree."""
         if self._spread > CLOCK_SKEW_SECONDS:
             return (
                 f"the clocks of the NATS servers differ by {self._spread:.0f} s, so that no request expires; "

@@ -94,7 +94,7 @@ class StrandedRequests:
         report.count = len(found)
         if found:  # reported at once, because storing dead letters is retried for long
             report.problem = (
-                f"requests that are delivered no more and wait to be dead-lettered: {report.count}"
+                f"requests that are no longer delivered and wait to be dead-lettered: {report.count}"
             )
         for stored in found:
             try:
@@ -103,7 +103,7 @@ class StrandedRequests:
             except LostClaim:
                 continue  # another worker handles it
             except Unavailable as e:
-                report.problem = f"requests that are delivered no more and cannot be dead-lettered: {report.count}; {short(e)}"
+                report.problem = f"requests that are no longer delivered and cannot be dead-lettered: {report.count}; {short(e)}"
                 log.warning("requests_stranded", count=report.count, error=short(e))
                 return
         report.problem = ""

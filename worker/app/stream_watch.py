@@ -61,7 +61,7 @@ class StreamWatch:
     """Requests in each lane that no worker has begun."""
 
     async def run(self, nc: Client, on_look: Callable[[Mapping[str, float]], None]) -> None:
-        """Look again and again until cancelled. `on_look` receives the ack waits of the consumers."""
+        """Look periodically until cancelled. `on_look` receives the ack waits of the consumers."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if nc.is_connected:  # else the connection is at fault

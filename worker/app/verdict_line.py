@@ -36,5 +36,5 @@ def where(kind: str, namespace: str, name: str) -> str:
 
 
 def confirmation_line(found: Corroboration) -> str:
-    """Whether the cluster confirms the answer, and why."""
+    """A line that says whether the cluster confirms the answer, and why."""
     return CONFIRMED[found.by].format(reason=one_line(found.reason, LINE_CHARS)).removesuffix(": ")

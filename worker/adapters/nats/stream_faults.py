@@ -31,7 +31,7 @@ class StreamFaults:
         self._seen.pop((stream, call), None)
 
     def problem(self) -> str:
-        """Return what is wrong; empty if nothing is."""
+        """The problem; empty if there is none."""
         oldest = time.monotonic() - FAULT_MEMORY_SECONDS
         found = sorted((key, why) for key, (at, why) in self._seen.items() if at >= oldest)
         return "; ".join(_said(*key, why) for key, why in found)

@@ -56,7 +56,7 @@ class StreamInfo(BaseModel):
         return timedelta(microseconds=self.config.get("max_age", 0) // 1_000)
 
     def extent(self, now: datetime, max_age: timedelta | None = None) -> StreamExtent:
-        """Return which messages the stream holds.
+        """The range of messages in the stream.
 
         `max_age` is given where nobody may have changed that of the stream: nothing younger has expired, and
         nothing at all in a stream that is younger.

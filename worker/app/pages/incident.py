@@ -56,9 +56,9 @@ class IncidentPage:
     """Evidence that the causal chain cites; `uncited` is what else the model saw."""
     uncited: Sequence[EvidenceItem]
     confirming: Sequence[EvidenceItem]
-    """What rules read to confirm the answer."""
+    """The evidence by which rules confirm the answer."""
     cluster: Sequence[Moment]
-    """What happened in the cluster, as far as evidence tells."""
+    """Events in the cluster, as far as the evidence shows them."""
     timeline: Sequence[Moment]
     """The steps of the investigation."""
     cause: str
@@ -102,7 +102,7 @@ def _cause_text(result: AnalysisResult) -> str:
 
 
 def _confirmation(result: AnalysisResult, said: str) -> str:
-    """Return what confirms the answer, without repeating what the root cause says."""
+    """The confirmation of the answer, without repeating the root cause."""
     found = result.corroboration
     if found and found.object and found.finding and found.reason in said:
         at = where(found.object.kind, found.object.namespace, found.object.name)

@@ -27,10 +27,10 @@ SERVICE_LINK = re.compile(
 )
 SERVICE_PORT = re.compile(r"RCA_(?:[A-Z0-9_]*_)?PORT")
 SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
-"""What Kubernetes writes into `<NAME>_PORT`: with another value it is a misspelt setting."""
+"""The form of `<NAME>_PORT` that Kubernetes sets. With another value, it is a misspelt setting."""
 
 OWN_WORDS = "Value error, "
-"""What pydantic puts before the message of a validator's ValueError."""
+"""The prefix that pydantic adds to the message of a validator's ValueError."""
 
 
 class ConfigurationError(ReportedError):
@@ -150,7 +150,7 @@ def documentation() -> list[tuple[str, str, str]]:
 
 
 def group_titles() -> dict[str, str]:
-    """Return what each group of settings is for, by the prefix of its variables (`RCA_NATS__`)."""
+    """The purpose of each group of settings, by the prefix of its variables (`RCA_NATS__`)."""
     return {
         f"{PREFIX}{name.upper()}__": " ".join((described.annotation.__doc__ or "").split("\n\n")[0].split())
         for name, described in Settings.model_fields.items()

@@ -196,7 +196,7 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What an analysis talks to besides NATS, and what readiness asks about it."""
+    """The systems that an analysis uses besides NATS, and their checks for readiness."""
 
     outside: Outside
     model: ModelChain
@@ -277,7 +277,7 @@ def _ports(
 
 
 def _needs(settings: Settings, watch: ClusterWatch, streams: StreamWatch) -> Mapping[str, Need]:
-    """Return what must work before messages are taken, by the check of readiness that reports it."""
+    """The needs before messages are taken, by the check of readiness that reports them."""
 
     async def cluster(_: Client) -> str:
         return await watch.ask()

@@ -90,8 +90,8 @@ class ClusterWatch:
 
 
 def checked_namespace(settings: KubernetesSettings) -> str | None:
-    """Return where the worker must be allowed to list pods: empty for all namespaces, None when the settings
-    do not say.
+    """The namespace where the worker must be allowed to list pods: empty for all, None if the settings do
+    not say.
     """
     if "Pod" in map(canonical_kind, settings.denied_kinds):
         return None
@@ -114,7 +114,7 @@ class OpenCatalog:
     advice: str = ""
 
     def notice(self) -> str:
-        """Return what to show beside readiness; empty if there is nothing."""
+        """The notice beside readiness; empty if there is none."""
         return self.problem() or self.advice
 
 

@@ -11,7 +11,7 @@ from worker.domain.values.retry import RetryPolicy
 
 
 def analysis_rules(settings: Settings) -> Rules:
-    """Return what one analysis may cost, and when its answer is good enough."""
+    """The limits of one analysis, and the thresholds for its answer."""
     llm, worker = settings.llm, settings.worker
     return Rules(
         limits=Limits(
@@ -33,7 +33,7 @@ def analysis_rules(settings: Settings) -> Rules:
 
 
 def handler_rules(settings: Settings) -> HandlerRules:
-    """Return when a request is tried again, held, or given up."""
+    """The rules by which a request is retried, held, or given up."""
     worker = settings.worker
     return HandlerRules(
         analysis=analysis_rules(settings),

@@ -23,7 +23,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def endpoint(variables: Mapping[str, str]) -> str:
-    """Return where traces are to be sent; empty if they are off."""
+    """The address for traces; empty if they are off."""
     off = variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if off or "otlp" not in (variables.get("OTEL_TRACES_EXPORTER") or "otlp"):
         return ""

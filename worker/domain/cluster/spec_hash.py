@@ -88,8 +88,8 @@ def config_map_hash(config_map: Manifest) -> str:
 
 
 def absent_config_map_hash(name: str) -> str:
-    """Return what stands for a ConfigMap that cannot be read, for whatever reason: it is not the hash of an
-    empty one.
+    """The placeholder for a ConfigMap that cannot be read, for whatever reason. It differs from the hash
+    of an empty one.
     """
     return config_map_hash({"data": {"__sentinel__": f"__absent:{name}__"}})
 

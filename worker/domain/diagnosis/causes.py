@@ -55,7 +55,7 @@ class Cause(enum.StrEnum):
 
 
 class Remedy(enum.StrEnum):
-    """What an action of the catalog does, whatever the catalog calls it."""
+    """Kinds of actions, whatever the catalog calls them."""
 
     INCREASE_MEMORY = "increase_memory"
     INCREASE_CPU = "increase_cpu"

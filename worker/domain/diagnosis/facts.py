@@ -61,7 +61,7 @@ class Question:
 
 
 class Presence(enum.StrEnum):
-    """Whether an object exists. UNKNOWN: not read yet, forbidden, timed out, or cut from a list."""
+    """The existence of an object. UNKNOWN: not read yet, forbidden, timed out, or cut from a list."""
 
     PRESENT = "present"
     ABSENT = "absent"

@@ -31,7 +31,7 @@ BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Obstacle(enum.StrEnum):
-    """What keeps a pod from a node."""
+    """Obstacles between a pod and a node."""
 
     CONTROL_PLANE = "control plane"
     NOT_READY = "not ready"
@@ -43,7 +43,7 @@ class Obstacle(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeObstacles:
-    """What keeps a pod from one node; `kinds` is empty if, by the specs, nothing does.
+    """The obstacles between a pod and one node; `kinds` is empty if, by the specs, nothing does.
 
     `taints` are those that somebody has set, `short_of` the resources that are missing.
     """

@@ -131,7 +131,7 @@ def _replaced(pod: Manifest, healthy_after: datetime | None) -> bool:
 
 
 def created(manifest: Manifest) -> datetime | None:
-    """Return when an object was created."""
+    """The time at which an object was created."""
     return moment(meta(manifest).get("creationTimestamp"))
 
 

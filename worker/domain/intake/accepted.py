@@ -150,5 +150,5 @@ def failed_execution(request: Signal) -> FailedExecution | None:
 
 
 def attempt_number(request: Signal) -> int | None:
-    """Return which recovery attempt this is; None for an incident."""
+    """The number of the recovery attempt; None for an incident."""
     return request.recovery_attempt_number if isinstance(request, RecoveryRequest) else None

@@ -12,7 +12,7 @@ from schemas.analysis import AnalysisResult
 
 RESAMPLES = 2_000
 LOWEST, HIGHEST = 0.025, 0.975
-"""Of the resampled differences: the bounds of a 95 % confidence interval."""
+"""The quantiles of the resampled differences that bound a 95 % confidence interval."""
 MEASURED = ("needs_human", "approval_required", "llm_calls", "tool_calls", "input_tokens", "output_tokens")
 SAME = ("target", "workflow", "cause")
 

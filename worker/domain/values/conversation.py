@@ -44,7 +44,7 @@ class Finish(enum.StrEnum):
 
 
 CACHED_PRICE = 0.1
-"""What most providers charge for an input token from their cache, as a share of the price of a new one."""
+"""The usual price of a cached input token, as a share of the price of a new one."""
 
 
 @dataclass(frozen=True, slots=True)

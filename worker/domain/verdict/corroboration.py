@@ -103,7 +103,7 @@ class Corroborator:
         )
 
     async def contradict(self, evidence: EvidenceLog, spoken_of: str, before: datetime) -> Corroborated:
-        """Return what speaks against an answer that finds nothing to do. Never raises ClusterError.
+        """Find objections to an answer that finds nothing to do. Never raises ClusterError.
 
         `spoken_of` is what the alert reports. The answer is contradicted unless the status of the signal's
         object has shown the opposite since `before`, and by any cause that the cluster states.

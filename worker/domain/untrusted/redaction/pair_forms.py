@@ -22,7 +22,7 @@ class Form:
         self.after, self.key = re.compile(after, re.IGNORECASE), re.compile(key)
 
     def begins(self, text: str, lines: list[Span]) -> list[Span]:
-        """Return where a match may begin, by the lines of the keys."""
+        """The places where a match may begin, by the lines of the keys."""
         return lines if self.reach or not lines else [(0, len(text))]
 
 

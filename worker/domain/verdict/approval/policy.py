@@ -91,7 +91,7 @@ def policy_facts(
     origins: Mapping[str, ParameterOrigin] = MappingProxyType({}),
     records: TrackRecords | None = None,
 ) -> PolicyFacts:
-    """Return what approval may depend on. `labels` are those of the affected resource."""
+    """The facts that approval may depend on. `labels` are those of the affected resource."""
     workflow, answered, sent = accepted.workflow, accepted.answer.selected_workflow, sent_enrichment(request)
     environment, action_type = decided_environment(request), workflow.action_type if workflow else ""
     downtime = workflow.estimated_downtime_seconds if workflow else None

@@ -1,4 +1,4 @@
-"""What the checks of one answer find: problems, approval factors, warnings and notes."""
+"""The findings of the checks of one answer: problems, approval factors, warnings and notes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARAMETERS_PATH = "selected_workflow.parameters"
 
 @dataclass(slots=True)
 class CheckReport:
-    """What the checks of one answer have found so far."""
+    """The findings of the checks of one answer so far."""
 
     problems: list[Problem] = field(default_factory=list)
     factors: list[ApprovalFactor] = field(default_factory=list)

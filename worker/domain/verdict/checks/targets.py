@@ -279,7 +279,7 @@ def _check_beside(
 
 
 def _expected(name: str, target: ObjectRef, chain: Sequence[ObjectRef]) -> str | None:
-    """Return what a target parameter must hold; None if nothing is known about it."""
+    """The required value of a target parameter; None if nothing is known about it."""
     if spelling(name) in DEPLOYMENT_PARAMETERS and target.kind != DEPLOYMENT:
         return next((m.name for m in chain if m.kind == DEPLOYMENT), None)
     part = TARGET_PARAMETERS[spelling(name)]
