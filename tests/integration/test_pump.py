@@ -198,7 +198,7 @@ class Gate:
 async def test_nothing_is_asked_for_before_it_may_be(case):
     gate, held = Gate(), Held()
     await submit(case, b"x")
-    async with pumping(case.nc, held, admission=gate, pull_seconds=0.1) as pump:
+    async with pumping(case.nc, held, admit=gate.admit, pull_seconds=0.1) as pump:
         await until(lambda: gate.waiting)
         await asyncio.sleep(0.5)
         assert (held.bodies, pump.silent_seconds()) == ([], 0.0)
@@ -215,7 +215,7 @@ async def test_nothing_is_asked_for_before_it_may_be(case):
 
 
 async def test_a_pump_that_waits_for_admission_can_be_drained(case):
-    async with pumping(case.nc, Held(), admission=Gate()):
+    async with pumping(case.nc, Held(), admit=Gate().admit):
         pass
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 
 from worker.domain.investigation.models.gate import MOST_URGENT
 from worker.domain.journal.isolation import (
@@ -29,18 +28,6 @@ from worker.domain.values.ports import Clock
 FREE_STEPS = 2
 """A suspect that has waited long enough passes two checks before it yields again, so it begins and makes
 one call."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneAdmission:
-    """Admission control for one lane."""
-
-    admission: Admission
-    urgency: int
-
-    async def admit(self) -> bool:
-        """Wait until a message may be pulled. Returns True if it had to wait."""
-        return await self.admission.admit(self.urgency)
 
 
 class Admission:

@@ -15,6 +15,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -25,7 +26,7 @@ from nats.errors import ConnectionClosedError, ConnectionReconnectingError
 from nats.errors import Error as NatsError
 
 from worker.adapters.nats.pump import LaneConsumer, Pump
-from worker.app.admission import Admission, LaneAdmission
+from worker.app.admission import Admission
 from worker.app.broker import unsuitable
 from worker.app.link import BrokerLink, refusal
 from worker.app.stream_watch import StreamWatch
@@ -136,7 +137,7 @@ class Intake:
                 self.stream,
                 lane,
                 handlers.requests,
-                admission=LaneAdmission(self.admission, urgency_of(lane.durable)),
+                admit=partial(self.admission.admit, urgency_of(lane.durable)),
                 ack_wait_seconds=self.ack_wait_seconds,
                 after_outage=was_away,
             )

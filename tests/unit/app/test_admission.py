@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.handler_rig import until
-from worker.app.admission import Admission, LaneAdmission
+from worker.app.admission import Admission
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_suspects_that_wait_go_one_after_the_other_in_their_order(admissio
 
 
 async def _closed(admission, urgency=2):
-    asking = asyncio.create_task(LaneAdmission(admission, urgency).admit())
+    asking = asyncio.create_task(admission.admit(urgency))
     await settle()
     closed = not asking.done()
     asking.cancel()

@@ -18,11 +18,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Protocol
 
 import nats.errors
 import structlog
@@ -62,18 +61,8 @@ class LaneConsumer:
     slots: int
 
 
-class PullGate(Protocol):
-    """Decides when a message may be pulled."""
-
-    async def admit(self) -> bool:
-        """Wait until a message may be pulled. Returns True if it had to wait."""
-
-
-class OpenGate:
-    """Messages may always be pulled."""
-
-    async def admit(self) -> bool:
-        return False
+async def _always() -> bool:
+    return False
 
 
 class Pump:
@@ -81,7 +70,8 @@ class Pump:
 
     With `removes_acked`, for a work queue, a message is settled only while the stream still holds that very
     message. `after_outage`: the broker was away before, so the first pull waits as after a reconnect. No
-    message is requested while `admission` waits. At most `lane.slots` messages are ever out at the server.
+    message is requested while `admit` waits, which returns True if it had to wait. At most `lane.slots` messages
+    are ever out at the server.
     `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after
     `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
     """
@@ -93,7 +83,7 @@ class Pump:
         lane: LaneConsumer,
         handler: MessageHandler,
         *,
-        admission: PullGate | None = None,
+        admit: Callable[[], Awaitable[bool]] = _always,
         ack_wait_seconds: float = 60.0,
         pull_seconds: float = 3.0,
         nak_seconds: float = NOT_NOW_SECONDS,
@@ -108,7 +98,7 @@ class Pump:
         self.answered_at = 0.0
         """When JetStream last answered a pull request, on the event loop's clock; for readiness."""
         self._nc, self._stream, self._handler = nc, stream, handler
-        self._admission = admission or OpenGate()
+        self._admit = admit
         self.ack_wait_seconds = ack_wait_seconds
         """The ack_wait of the durable, as far as known. Heartbeats follow a change at once."""
         self._pull_seconds = pull_seconds
@@ -201,7 +191,7 @@ class Pump:
 
     async def _ask_when_admitted(self) -> str:
         self._held_back = True
-        waited = await self._admission.admit()
+        waited = await self._admit()
         self._held_back = False
         if waited or self._asking_since is None:
             self._asking_since = asyncio.get_running_loop().time()
