@@ -1,4 +1,5 @@
-"""The shipped example incident and catalog are whole: whatever one object or file says about another is true."""
+"""The shipped example incident and catalog are whole: whatever one object or file says about another is true.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from worker.adapters.file_catalog import FileCatalog, lint
 from worker.domain.intake.decode import Decoded, decode
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.workflows import SelectionContext, Workflow
-from worker.domain.verdict.checks.parameters import check_values
 from worker.domain.verdict.checks.report import CheckReport
+from worker.domain.verdict.checks.workflow import check_values
 from worker.sandbox.cluster_files import find_logs, read_objects
 from worker.sandbox.cluster_store import ListOptions, Snapshot
 

@@ -22,7 +22,7 @@ from worker.adapters.nats.journal_format import (
     is_large,
     read_head,
 )
-from worker.domain.audit.record import record_of
+from worker.domain.audit.chains import record_of
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, LLM, TOOLS, UNREADABLE
 
@@ -45,7 +45,8 @@ def steps(draw):
 
 
 def write(given_steps, *, first=1, forgets=()):
-    """What is stored of steps that one run takes. It does not know what is stored before those of `forgets`."""
+    """What is stored of steps that one run takes. It does not know what is stored before those of `forgets`.
+    """
     stored, known = [], []
     for number, step in enumerate(given_steps, first):
         numbered = dataclasses.replace(step, number=number)
