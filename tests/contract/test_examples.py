@@ -1,5 +1,4 @@
-"""The shipped example incident and catalog are whole: whatever one object or file says about another is true.
-"""
+"""The shipped example incident and catalog are whole: whatever one object or file says about another is true."""
 
 from __future__ import annotations
 

@@ -662,8 +662,7 @@ async def test_forged_messages_to_the_inbox_cost_no_slot(case):
 
 
 async def test_a_stream_created_anew_under_a_running_job_loses_nothing(case):
-    """It counts from 1 again: neither is its first message the one that runs, nor does the old ack remove it.
-    """
+    """It counts from 1 again: neither is its first message the one that runs, nor does the old ack remove it."""
     held = Held()
     async with pumping(case.nc, held, slots=2):
         await submit(case, b"old")

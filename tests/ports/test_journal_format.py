@@ -45,8 +45,7 @@ def steps(draw):
 
 
 def write(given_steps, *, first=1, forgets=()):
-    """What is stored of steps that one run takes. It does not know what is stored before those of `forgets`.
-    """
+    """What is stored of steps that one run takes. It does not know what is stored before those of `forgets`."""
     stored, known = [], []
     for number, step in enumerate(given_steps, first):
         numbered = dataclasses.replace(step, number=number)
