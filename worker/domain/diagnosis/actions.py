@@ -64,9 +64,7 @@ EDITING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProposedAction:
-    """The proposed action, its targets, and the values of parameters for a revision and a number of
-    replicas.
-    """
+    """The proposed action, its targets, and its parameters for a revision and a number of replicas."""
 
     workflow: Workflow
     targets: tuple[ObjectRef, ...] = ()

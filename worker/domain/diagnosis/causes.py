@@ -2,9 +2,9 @@
 
 A finding of basis STATE rests on fields that only Kubernetes components write, or on computations over specs.
 Messages of the kubelet, the scheduler and controllers are only sorted into classes. Annotations, label
-values, data of ConfigMaps, values of environment variables and texts of alerts may lead to an object, but are
-never a reason for such a finding. A finding of basis TEXT rests on what a program wrote into its log. It
-helps humans, and is never a reason to act without them.
+values, data of ConfigMaps, values of variables and texts of alerts may lead to an object, but are never a
+reason for a finding. A finding of basis TEXT rests on what a program wrote into its log. It helps humans, and
+is never a reason to act without them.
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ class Remedy(enum.StrEnum):
 class Strength(enum.IntEnum):
     """How much a finding says.
 
-    DIRECT: the state itself names the cause. TIMED: the state and the order of changes suggest it. SYMPTOM:
-    the object suffers for an unknown reason.
+    DIRECT: the state names the cause. TIMED: the order of changes suggests it. SYMPTOM: it is unknown.
     """
 
     SYMPTOM = 1

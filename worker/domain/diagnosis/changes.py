@@ -1,7 +1,6 @@
 """Changes before the pods of a workload failed: of its template, or of a ConfigMap that they use.
 
-Both conclusions rest on the order of times that the API server and controllers write. They are TIMED: an
-unhealthy dependency explains more.
+Both rest on the order of times, and are therefore TIMED: an unhealthy dependency explains more.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ def _failing_container(pod: Manifest) -> str:
 
 
 def outdated(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> bool:
-    """True if a failing pod is of a revision that its StatefulSet has left: the controller waits until it is
-    ready.
-    """
+    """True if a pod is of a revision that its StatefulSet has left: the controller waits for it."""
     status = dig(facts.get(workload), "status") if workload.kind == "StatefulSet" else None
     kept = {text(dig(status, "currentRevision")), text(dig(status, "updateRevision"))} - {""}
     return bool(kept) and text(dig(pod, "metadata", "labels", "controller-revision-hash")) not in {"", *kept}
@@ -91,9 +88,7 @@ def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> boo
 
 
 def _half_way(manifest: Manifest, rollout: Rollout) -> bool:
-    """True if the controller of a StatefulSet states that all pods ran with the revision before and not with
-    this one.
-    """
+    """True if a StatefulSet's status says that all pods ran with the revision before, and not with this."""
     stated = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
     return tuple(stated) == (name_of(rollout.previous), name_of(rollout.newest))
 

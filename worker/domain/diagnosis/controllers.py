@@ -1,6 +1,4 @@
-"""Objects whose own controllers state what is wrong: autoscalers, budgets, jobs, namespaces, certificates,
-API services.
-"""
+"""Objects whose own controllers report what is wrong: autoscalers, budgets, jobs, certificates and others."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
 
 
 def scaled_by_another(facts: ClusterFacts, workload: ObjectRef) -> bool:
-    """Whether an autoscaler that a controller has made (KEDA) scales a workload, and so may keep it at zero
-    on purpose.
-    """
+    """True if an autoscaler made by a controller (KEDA) scales a workload, and may keep it at zero."""
     made = [h for h in facts.list("HorizontalPodAutoscaler", workload.namespace).items if owner_of(h)]
     targets = [scale_target(h, workload.namespace) for h in made]
     return any(named(target) == named(workload) for target in targets if target)
@@ -236,7 +232,7 @@ def issuer_of(manifest: Manifest) -> ObjectRef | None:
 
 
 def renewable(facts: ClusterFacts, certificate: Manifest) -> bool:
-    """Whether the issuer of a Certificate is known to work; what names none is left to whoever makes it."""
+    """True if the issuer of a Certificate is known to work; what names none is left to whoever makes it."""
     issuer = issuer_of(certificate)
     return issuer is None or holds(facts.get(issuer), "Ready")
 
@@ -265,9 +261,7 @@ def ended_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
 
 
 def held_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """A Deployment that is paused, a Job that is suspended, a StatefulSet whose update its own partition
-    holds back.
-    """
+    """Yield a paused Deployment, a suspended Job, or a StatefulSet whose partition holds back its update."""
     updated = whole(dig(manifest, "status", "updatedReplicas")) >= whole(dig(manifest, "spec", "replicas"))
     paused = ref.kind == "Deployment" and dig(manifest, "spec", "paused") is True and not updated
     if paused or (ref.kind == "Job" and dig(manifest, "spec", "suspend") is True):

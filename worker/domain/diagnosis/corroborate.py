@@ -1,6 +1,4 @@
-"""Decides whether the cluster confirms an answer: the object's state, its connection to the signal, and
-the action.
-"""
+"""Decides whether the cluster confirms an answer: state and connection of the object, and the action."""
 
 from __future__ import annotations
 
@@ -105,9 +103,7 @@ def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> 
 
 
 def _undo(facts: ClusterFacts, finding: Diagnosis, action: ProposedAction) -> ProposedAction:
-    """The action with the revision it goes back to: without one, or with 0, that before the newest, as
-    `kubectl` does.
-    """
+    """The action with its revision: without one, or with 0, the one before the newest, as `kubectl` does."""
     found = () if action.revision else revisions(facts, finding.object)
     return replace(action, revision=revision_number(found[-2])) if len(found) > 1 else action
 

@@ -26,9 +26,7 @@ WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[ObjectRef, ...]] | None:
-    """Return why controllers report that they cannot create pods of a workload, and the objects that say so;
-    None if they do not.
-    """
+    """The reason why controllers cannot create pods of a workload, and the objects that say so; or None."""
     makers = [workload, *replica_sets_of(facts, workload)]
     said: list[str] = []
     reads: list[ObjectRef] = []

@@ -2,8 +2,7 @@
 
 Rules ask this store and continue with what it has. A fact that is not known yet becomes an open question and
 counts as unknown. When the rules have run, a driver reads the open questions, and the rules run again, until
-no question is open or the budget is spent. So rules stay pure functions, and every conclusion can be repeated
-from the same answers.
+no question is open or the budget is spent. So rules are pure functions, and conclusions can be repeated.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ DEPENDED_ON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One read. Without a name it asks for all objects of the kind in the namespace (in all of them when that
-    is empty).
+    """One read. Without a name it is about all objects of the kind in the namespace (empty: in all of them).
 
     `node` asks for the pods on it, `about` (`Pod/api-0`) for the events of one object.
     The kind LOG asks for the end of a container's log; `name` is the pod.
@@ -45,9 +43,7 @@ class Question:
     previous: bool = False
 
     def __str__(self) -> str:
-        """`Pod shop/api-0`, `Pods of namespace shop`, `Pods of node w1`, `log of Pod shop/api-0 container
-        api`.
-        """
+        """`Pod shop/api-0`, `Pods of namespace shop`, `Pods of node w1`, `log of Pod a/b container c`."""
         if self.kind == LOG:
             run = "previous " if self.previous else ""
             return f"{run}log of Pod {self.namespace}/{self.name} container {self.container}"
@@ -83,8 +79,7 @@ class Objects:
 
 @dataclass
 class ClusterFacts:
-    """The store. `now` is the time of the incident; `open` are the questions that rules asked and nobody has
-    answered.
+    """The store. `now` is the time of the incident; `open` are the unanswered questions of the rules.
 
     `answers` may be filled with what was read earlier in a run. `texts` tells whether logs may be read: what
     programs write leads to objects and causes that never corroborate an answer.

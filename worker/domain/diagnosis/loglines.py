@@ -1,8 +1,8 @@
 """Classes of log and event messages, by what went wrong, whatever the wording.
 
 Each class is a family of phrases that many kinds of programs share, not the text of one program. A line has
-at most one class: the first in `CLASSES` whose pattern it contains. The last telling line of a log decides,
-because programs die of the error they print last.
+at most one class: the first in `CLASSES` whose pattern it contains. The last telling line decides, because
+programs die of their last error.
 """
 
 from __future__ import annotations
@@ -225,8 +225,7 @@ def classify(line: str) -> Trouble | None:
 
 
 def telling_lines(lines: Sequence[str], window: int = 120) -> list[Telling]:
-    """Lines with a class in the last `window` lines, most telling first: loud ones before quiet ones, later
-    first.
+    """Lines with a class in the last `window` lines, most telling first: loud before quiet, later first.
 
     A quiet line (info, warning, debug) counts only for classes that are clear at any level.
     """

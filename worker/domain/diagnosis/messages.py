@@ -1,7 +1,7 @@
 """Messages of Kubernetes components, sorted into a closed set of classes.
 
-A class may only choose between causes of the object that the component wrote about. No name, number or host
-in a message is used, except to find the reference in the object's own spec that it means.
+A class may only choose between causes of the object that the component wrote about. Names, numbers and hosts
+in a message are only used to find its reference in the object's own spec.
 """
 
 from __future__ import annotations

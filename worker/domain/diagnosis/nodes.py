@@ -61,8 +61,7 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
 def _is_problem(entry: dict[str, object]) -> bool:
     """True if a condition that is True is a problem: not if its name or reason says that True is healthy.
 
-    Names of node agents of EKS and k3s end like `KernelReady`, reasons of problem detectors begin with `No`
-    or `Is`.
+    Node agents of EKS and k3s use names like `KernelReady`, problem detectors reasons with `No` or `Is`.
     """
     healthy = HEALTHY_IF_TRUE.search(text(entry.get("type")))
     return not healthy and not text(entry.get("reason")).startswith(("No", "Is"))
@@ -152,9 +151,7 @@ def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:
 
 
 def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
-    """The workload whose evicted pod was furthest above its request, by the kubelet's own figures for that
-    pod.
-    """
+    """The workload whose evicted pod was furthest above its request, by the kubelet's own figures."""
     listed = facts.list("Pod").items
     here = [p for p in listed if dig(p, "spec", "nodeName") in {node.name, None}]
     there = [p for p in here if _evicted_lately(facts, p)]
@@ -174,9 +171,7 @@ def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
 
 
 def _evicted_lately(facts: ClusterFacts, pod: Manifest) -> bool:
-    """True if the pod was evicted and its conditions do not say that this was long ago: such pods are kept
-    for days.
-    """
+    """True if the pod was evicted, not long ago by its conditions: such pods are kept for days."""
     times = [moment(c.get("lastTransitionTime")) for c in mappings(dig(pod, "status", "conditions"))]
     last = max((at for at in times if at), default=None)
     return evicted(pod) and (facts.now is None or last is None or facts.now - last <= EVICTED_LATELY)

@@ -53,9 +53,7 @@ def dns_findings(facts: ClusterFacts, workload: ObjectRef, client: Manifest) -> 
 def _findings(
     facts: ClusterFacts, policies: Sequence[Manifest], workload: ObjectRef, client: Manifest, what: str
 ) -> Iterator[Diagnosis]:
-    """The policies that changed before the failure, while the workload was as it is: it worked without
-    them.
-    """
+    """The policies that changed before the failure, while the workload did not: it worked without them."""
     since = template_since(facts, workload, client)
     older = [p for p in policies if since is not None and (made := created(p)) is not None and made <= since]
     for policy in older or policies:  # beside an older one, a new policy closes nothing

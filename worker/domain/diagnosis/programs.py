@@ -1,6 +1,4 @@
-"""Findings of basis TEXT, from the reasons that programs log for their failures, and objects to look at
-next.
-"""
+"""Findings of basis TEXT, from the reasons that programs log for their failures, and what to examine next."""
 
 from __future__ import annotations
 
@@ -218,7 +216,7 @@ def _credentials(said: Said) -> Iterator[Found]:
 
 
 def _of_others(said: Said) -> bool:
-    """Whether a line is about an address outside of the cluster: what changed there is not known."""
+    """True if a line is about an address outside of the cluster: what changed there is not known."""
     hosts = hosts_in(said.line) if "://" in said.line else []
     return bool(hosts) and not any(service_of(said.facts, host, said.namespace) for host in hosts)
 

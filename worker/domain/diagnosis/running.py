@@ -100,9 +100,7 @@ def running_findings(failing: FailingPod) -> Iterator[Diagnosis]:
 
 
 def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object]) -> bool:
-    """True if the end still matters: lately for a container that is down, just now for one that runs
-    again.
-    """
+    """True if the end still matters: lately if the container is down, just now if it runs again."""
     at = moment(ended.get("finishedAt"))
     if facts.now is None or at is None:
         return container.failing
@@ -168,8 +166,7 @@ def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
 
 
 def _probe(failing: FailingPod, container: Container, what: str, strength: Strength) -> Diagnosis:
-    """A probe that the container does not answer. Its spec counts as wrong only if probe and container
-    visibly differ.
+    """A probe that the container does not answer. Its spec counts as wrong only if both visibly differ.
 
     A workload that has been available with a template of long ago did answer it.
     """

@@ -1,6 +1,4 @@
-"""Pods that fit no node, computed from nodes, requests, taints and selectors instead of read from
-messages.
-"""
+"""Pods that fit no node, computed from nodes, requests, taints and selectors, not read from messages."""
 
 from __future__ import annotations
 
@@ -116,9 +114,7 @@ def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
 
 
 def withholding(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
-    """Nodes with devices that a pod asks for and that are not offered: the plugin which serves them does not
-    work.
-    """
+    """Nodes that do not offer devices that a pod requests, because the plugin for them does not work."""
     wanted = [name for name in requests_of(mapping(pod.get("spec"))) if "/" in name]
     nodes = facts.list("Node").items if wanted and unscheduled(pod) else ()
     found = []
@@ -130,9 +126,7 @@ def withholding(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
 
 
 def preparing(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
-    """Failing workloads that tolerate, by its key, a taint that a component has yet to take away for the pod
-    to run.
-    """
+    """Failing workloads that tolerate the key of a taint which a component has yet to remove for the pod."""
     nodes, spec = facts.list("Node").items if unscheduled(pod) else (), mapping(pod.get("spec"))
     taints = [t for node in nodes for t in mappings(dig(node, "spec", "taints")) if not tolerated(spec, t)]
     keys = {k for t in taints if OF_COMPONENTS.search(k := text(t.get("key"))) and LIFECYCLE not in k}
@@ -175,9 +169,7 @@ def _unbound_claims(facts: ClusterFacts, pod: Manifest, namespace: str) -> bool:
 
 
 def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
-    """Whether the volume of a claim is made only once its pod has a node: until then it is rightly
-    Pending.
-    """
+    """True if the volume of a claim is made only once its pod has a node: until then, Pending is right."""
     found = facts.get(ref_to("StorageClass", text(dig(claim, "spec", "storageClassName"))))
     mode, maker = text(dig(found, "volumeBindingMode")), text(dig(found, "provisioner"))
     return mode == "WaitForFirstConsumer" and maker != STATIC

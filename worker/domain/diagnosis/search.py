@@ -1,6 +1,4 @@
-"""Follows the structure from the signal's resource to everything that may be the cause, and keeps the best
-findings.
-"""
+"""Follows the structure from the signal's resource to possible causes, and keeps the best findings."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ STANDS_FOR = frozenset({R.SAME, R.OWNER, R.SELECTED, R.SCALE_TARGET, R.NAMESPACE
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Findings by distance from the signal's resource. `circle`: names of objects that depend on each
-    other.
-    """
+    """Findings by distance from the signal's resource. `circle`: names of mutually dependent objects."""
 
     findings: tuple[Diagnosis, ...] = ()
     circle: frozenset[tuple[str, str, str]] = frozenset()
@@ -66,9 +62,8 @@ def standing(
 ) -> tuple[Diagnosis, ...]:
     """The findings that explain the others, the best first.
 
-    These are findings whose state names the cause, the nearest to the signal first; without any, those that
-    the order of changes suggests, the furthest along the chain of dependencies first; else the furthest
-    symptom, or the nearest of a circle.
+    These are findings whose state names the cause, the nearest first; without any, those that the order of
+    changes suggests, the furthest dependency first; else the furthest symptom, or the nearest of a circle.
     """
     direct = [f for f in findings if f.strength is Strength.DIRECT]
     if direct:

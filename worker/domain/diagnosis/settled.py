@@ -1,9 +1,8 @@
 """Finds since when an object has shown the opposite of an alert: the only reason to consider a problem over.
 
 Only alerts whose whole name is known here count: they report a condition that an object of the cluster has in
-its status. Names that merely contain such a word (a node's file system, its clock, a pod's memory use) say
-nothing about that condition. Past events, such as an OOM kill or an eviction, have no opposite: being healthy
-afterwards does not undo their cause.
+its status. Names that merely contain such a word (a node's file system or clock) do not. Events, such as an
+OOM kill, have no opposite: health afterwards does not undo their cause.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ PODS_NOT_READY = (
     "KubeContainerWaiting", "KubeDeploymentReplicasMismatch", "KubePodCrashLooping", "KubePodNotReady",
     "KubeStatefulSetReplicasMismatch", "PodPending",
 )  # fmt: skip
-"""Reasons that the kubelet and the scheduler write, and alerts of the kubernetes mixin on them. Their
-opposite is a ready pod."""
+"""Reasons of kubelet and scheduler, and alerts of the kubernetes mixin. Their opposite is a ready pod."""
 NODE_NOT_READY = ("KubeNodeNotReady", "KubeNodeUnreachable", "NodeNotReady", "NodeUnreachable")
 NODE_PRESSURE = ("DiskPressure", "KubeNodePressure", "MemoryPressure", "NodePressure", "PIDPressure")
 PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
@@ -37,9 +35,7 @@ def settled_since(facts: ClusterFacts, signal: ObjectRef, spoken_of: str) -> dat
 
 
 def _pods_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
-    """Return since when all pods that the workload wants are ready and none of their containers was
-    restarted.
-    """
+    """Return since when all wanted pods are ready and none of their containers was restarted."""
     if ref.kind not in REPLICATED | {"Pod"} or not facts.list("Pod", ref.namespace).complete:
         return None
     pods = pods_of(facts, ref)

@@ -1,6 +1,4 @@
-"""Pods that do not start: images, missing configuration, volumes that cannot be mounted, and refused
-starts.
-"""
+"""Pods that do not start: images, missing configuration, unmountable volumes, and refused starts."""
 
 from __future__ import annotations
 
@@ -98,7 +96,7 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
 
 
 def _came_with(failing: FailingPod, rollout: Rollout) -> bool:
-    """Whether no pod of the newest revision runs, and the revision is young or known to have failed."""
+    """True if no pod of the newest revision runs, and the revision is young or known to have failed."""
     facts, workload = failing.facts, failing.workload
     if any(made_by(facts, p, rollout.newest) for p in pods_of(facts, workload) if not pod_failing(p)):
         return False

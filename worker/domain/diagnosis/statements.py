@@ -1,6 +1,4 @@
-"""Messages of components and programs about the objects of a finding: words for humans, never a reason by
-themselves.
-"""
+"""Messages of components and programs about the objects of a finding: for humans, never a reason."""
 
 from __future__ import annotations
 

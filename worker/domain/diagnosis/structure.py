@@ -136,8 +136,7 @@ def created(manifest: Manifest) -> datetime | None:
 
 
 def changed(manifest: Manifest) -> datetime | None:
-    """Return when the content of an object last changed, by the times of its field managers; else when it was
-    created.
+    """The last change of the content of an object, by the times of its field managers; else its creation.
 
     Pruned objects have the newest of these times in `metadata.lastChange`.
     """
@@ -185,9 +184,7 @@ def memory_limit(container: Container) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The newest revision of a workload and the one to go back to. `lines` name the fields that differ, since
-    `began`.
-    """
+    """The newest revision and the one to go back to. `lines` name the differing fields, since `began`."""
 
     newest: Manifest
     previous: Manifest
@@ -217,8 +214,7 @@ class Rollout:
 
 
 def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
-    """Return what changed since the revision before the newest, or since the one that still runs well beside
-    it.
+    """The changes since the revision before the newest, or since the one that still runs well beside it.
 
     None without an earlier revision, when only marks differ, or when the workload was unavailable before.
     """
@@ -259,8 +255,7 @@ def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
 
 
 LATELY = timedelta(hours=48)
-"""How long a change may have been there before it shows: a changed ConfigMap takes effect with the next
-start."""
+"""How long a change may take to show: a changed ConfigMap takes effect at the next start."""
 
 
 def lately(facts: ClusterFacts, change: datetime | None) -> bool:

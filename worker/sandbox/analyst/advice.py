@@ -1,7 +1,6 @@
 """What the catalog's texts say about when to use a workflow, held against what is known of the incident.
 
-Only clauses that speak of something which the finding, the request or the target's labels decide count;
-others say nothing.
+Only clauses about things that the finding, the request or the target's labels decide count.
 """
 
 from __future__ import annotations

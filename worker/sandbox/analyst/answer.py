@@ -1,6 +1,4 @@
-"""The final answer: one JSON object in the form that the worker asks for, submitted through its tool or
-written as text.
-"""
+"""The final answer: one JSON object in the requested form, submitted through the tool or as text."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ MAX_FACTORS = 7
 
 @dataclass(frozen=True, slots=True)
 class AnalystAnswer:
-    """Everything the answer is made of. `said` are statements about the finding, `recovered` why nothing is
-    wrong any more.
-    """
+    """The parts of the answer. `said`: statements about the finding. `recovered`: why the problem is over."""
 
     incident: Incident
     target: ObjectRef

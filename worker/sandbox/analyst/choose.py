@@ -81,9 +81,7 @@ def choose(stand: Sequence[Diagnosis], now: Situation) -> Selection:
 
 
 def _anchors(finding: Diagnosis) -> list[ObjectRef]:
-    """Objects whose labels the catalog is asked with: the object to change, then the others that may be
-    blamed.
-    """
+    """Objects for the queries of the catalog: the object to change, then others that may be blamed."""
     found = [finding.object, *(ref for ref in finding.also if ref.kind != "Pod")]
     return found[:MAX_ANCHORS]
 
@@ -119,9 +117,7 @@ def _call(tool: str, /, **arguments: Any) -> Call:
 
 
 def _actions(transcript: Transcript, finding: Diagnosis) -> list[str]:
-    """Action types that could help: those understood as one of the remedies, else those whose name says
-    nothing.
-    """
+    """Action types that could help: those that name one of the remedies, else those of unknown meaning."""
     offered = transcript.result(ACTIONS)
     names = [text(a.get("action_type")) for a in mappings(offered.json().get("actions") if offered else None)]
     wanted = finding.remedies | ({Remedy.REVERT_SOURCE} if finding.remedies & EDITING else set())

@@ -28,17 +28,13 @@ USUAL = ("Pod", "ReplicaSet", "Event", "Service")
 
 @dataclass
 class Lookup:
-    """Tool results as answers. `wanted` are the calls that are still to be made, in the order in which they
-    were missed.
-    """
+    """Tool results as answers. `wanted` are the calls still to be made, in the order of their questions."""
 
     transcript: Transcript
     wanted: dict[str, Call] = field(default_factory=dict)
 
     def conclude(self, facts: ClusterFacts, rules: Callable[[ClusterFacts], Conclusion]) -> Conclusion:
-        """Return what the rules conclude from the results that there are. What they still ask is left open in
-        `facts`.
-        """
+        """The conclusion of the rules from the present results. Open questions stay in `facts`."""
         conclusion = rules(facts)
         while facts.open:
             known = {q: r for q in facts.open if (r := self._answer(q)) is not None}
@@ -92,9 +88,7 @@ class Lookup:
         )
 
     def _listing(self, question: Question, call: Call, seen: Seen) -> Listing:
-        """A list. Where it was cut, the table of all objects tells what is missing, and each of them is asked
-        for.
-        """
+        """A list. If it was cut, the missing objects of the table of all objects are read one by one."""
         items = [item for line in seen.body.splitlines() if (item := _object(line))]
         if not seen.cut or (not question.namespace and question.kind not in CLUSTER_SCOPED):
             return Listing(tuple(items), complete=not seen.cut)

@@ -87,8 +87,7 @@ def fill(
 ) -> dict[str, Any] | None:
     """Parameters with values; None when a required one has none.
 
-    Code fills in those that name the target, which are not shown, unless the target is another object than
-    the one to blame.
+    Code fills in those that name the target, unless the target is not the object to blame.
     """
     meanings = _known(finding, target, facts)
     values: dict[str, Any] = {}

@@ -1,6 +1,4 @@
-"""One request in, one reply out: tool calls while the rules ask, else the final answer. Pure and
-stateless.
-"""
+"""One request in, one reply out: tool calls while the rules ask, then the final answer. Stateless."""
 
 from __future__ import annotations
 
@@ -33,8 +31,7 @@ MAX_ROUNDS = 9
 MAX_LAST_ROUND = 14
 MAX_CALLS, MAX_PODS = 8, 3
 LOGS = "get_pod_logs"
-"""Where a cause is known and only logs are open, the catalog is asked in the same round: each round
-repeats all before."""
+"""If a cause is known and only logs are open, the catalog is read in the same round, to save one."""
 CHARS_PER_TOKEN = 4
 READY = Call("report_ready", {"word": "ready"})
 """What `rca doctor` asks a model for, to see whether it calls tools."""
@@ -44,8 +41,7 @@ READY = Call("report_ready", {"word": "ready"})
 class Concluded:
     """What the rules make of the cluster: the findings that stand, and what is said about the first one.
 
-    `observed` are signal types that the object of the signal shows, `reported` those of the finding that
-    events report.
+    `observed`: signal types of the signal's object. `reported`: those of the finding in events.
     """
 
     stand: tuple[Diagnosis, ...] = ()
@@ -61,9 +57,7 @@ class Concluded:
 
 
 def respond(request: dict[str, Any]) -> dict[str, Any]:
-    """The chat completion for a request (OpenAI chat completions, non-streaming). Never raises for what it
-    reads.
-    """
+    """The chat completion for a request (OpenAI API, non-streaming). Never raises for its content."""
     transcript = read_request(request)
     thought = think(transcript)
     calls = thought if isinstance(thought, list) else [Call(SUBMIT, answer.body_of(thought))]

@@ -13,8 +13,7 @@ NOISE = frozenset(
      "critical", "warning", "is", "the", "a", "of", "in", "on", "back", "off"]
 )  # fmt: skip
 SHOWN_BY_STATE = frozenset(map(str, SignalType))
-"""Names of states. Where a cause is known, an alert that sounds like one of them does not make it a state
-that was seen."""
+"""Names of states. If a cause is known, an alert that sounds like one of them is not taken for it."""
 SYNONYMS = {
     "exhausted": "exhaust", "exhaustion": "exhaust", "filling": "exhaust", "full": "exhaust", "space": "exhaust",
     "persistentvolume": "pvc", "persistent": "pvc", "volume": "pvc", "claim": "pvc", "persistentvolumeclaim": "pvc",

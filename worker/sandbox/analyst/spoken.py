@@ -1,8 +1,6 @@
-"""What only the signal tells: growth, saturation and errors that no object's state shows by itself, and what
-is over.
+"""Facts that only the signal tells: growth, saturation and errors without a state, and past problems.
 
-The last resort, when the rules find no cause. The words of the signal name the trouble, and nothing more is
-claimed than it says.
+The last resort if the rules find no cause: only what the words of the signal say is claimed.
 """
 
 from __future__ import annotations
@@ -64,9 +62,7 @@ def spoken_finding(facts: ClusterFacts, incident: Incident) -> Diagnosis | None:
 
 
 def _workload(facts: ClusterFacts, ref: ObjectRef) -> ObjectRef:
-    """Return what runs the pods of the object: the owner of a pod, the only workload that a Service leads
-    to.
-    """
+    """The workload of the object: the owner of a pod, or the only workload behind a Service."""
     if ref.kind == "Service":
         behind = workloads_behind(facts, ref)
         return behind[0] if len(behind) == 1 else ref
@@ -110,9 +106,7 @@ def _after_rollout(facts: ClusterFacts, workload: ObjectRef, incident: Incident)
 
 
 def recovered(facts: ClusterFacts, incident: Incident) -> str:
-    """Return what shows that the problem is over, by the rule that the worker checks such an answer with;
-    empty if nothing does.
-    """
+    """The proof that the problem is over, by the rule by which the worker checks this; or empty."""
     since = settled_since(facts, incident.resource, incident.signal_type)
     if since is None or (facts.now is not None and facts.now - since < QUIET):
         return ""

@@ -101,8 +101,7 @@ class FailedAttempt:
 class Transcript:
     """Everything a request says. `corrections` are the worker's answers to final answers that it refused.
 
-    `tools` are those that look something up; `submits` tells that the answer is to be given through a tool as
-    well.
+    `tools` are those that read; `submits`: the answer is submitted through a tool, too.
     """
 
     incident: Incident
@@ -121,9 +120,7 @@ class Transcript:
         return self.answered.get(call.signature)
 
     def since(self, context: Call) -> dict[str, Seen]:
-        """Results from a get_resource_context on up to the next one: the catalog's answers depend on its
-        target.
-        """
+        """Results between two get_resource_context calls: the catalog's answers depend on their target."""
         found: dict[str, Seen] = {}
         for seen in self.seen:
             if seen.call is None:
@@ -192,9 +189,7 @@ def _results(messages: list[dict[str, Any]], calls: dict[str, Call]) -> Iterator
 
 
 def _as_shown_first(seen: Seen, first: tuple[Seen, ...]) -> Seen:
-    """The result; where it only names an item of the first turn that it repeats, with the body of that
-    item.
-    """
+    """The result; if it only names a repeated item of the first turn, with the body of that item."""
     named = SAME_AS_FIRST.fullmatch(seen.body)
     repeated = next((s for s in first if named and s.evidence_id == named[1]), None)
     return replace(seen, body=repeated.body) if repeated else seen
@@ -211,9 +206,7 @@ def _fenced(said: str, call: Call | None) -> Iterator[Seen]:
 
 
 def _corrections(messages: list[dict[str, Any]], calls: dict[str, Call]) -> Iterator[str]:
-    """Yield what was said to final answers: as the result of the call that submitted one, or after one in
-    text.
-    """
+    """Yield the responses to final answers: as the result of a submitting call, or after a text."""
     answered = False
     for message in messages:
         if message.get("role") == "assistant":
@@ -273,9 +266,7 @@ def _signal_types(system: str) -> tuple[str, ...]:
 
 
 def _failed_attempt(outside: str) -> FailedAttempt | None:
-    """Return what was executed before and failed, from the worker's own bullets; None for a first
-    analysis.
-    """
+    """The execution that failed before, from the worker's own bullets; None for a first analysis."""
     heading = re.search(r"^#+ .*previous.*attempt.*$", outside, re.IGNORECASE | re.MULTILINE)
     if heading is None:
         return None
