@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from worker.domain.cluster.fields import dig
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.objects import Manifest
 
@@ -114,8 +115,7 @@ def _objects_in(document: Any, where: str) -> Iterable[Manifest]:
             filled = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
             yield from _objects_in({**filled, **item} if isinstance(item, dict) else item, where)
         return
-    metadata = document.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    name = dig(document, "metadata", "name")
     if not all(isinstance(part, str) and part for part in (document.get("apiVersion"), kind, name)):
         raise SnapshotError(f"{where} lacks apiVersion, kind or metadata.name")
     yield document

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from worker.domain.cluster.fields import mapping, mappings, text
 from worker.domain.cluster.kinds import BUILT_IN, kinds_of
 from worker.domain.values.objects import KindInfo, Manifest
 
@@ -259,17 +260,13 @@ def _from_definition(definition: Manifest) -> Iterable[Resource]:
     """The served versions of a CustomResourceDefinition (apiextensions.k8s.io/v1); a broken one defines
     nothing.
     """
-    spec = definition.get("spec")
-    names = spec.get("names") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(names, dict):
-        return
-    group, plural, kind = (
-        str(part or "") for part in (spec.get("group"), names.get("plural"), names.get("kind"))
-    )
+    spec = mapping(definition.get("spec"))
+    names = mapping(spec.get("names"))
+    group, plural, kind = text(spec.get("group")), text(names.get("plural")), text(names.get("kind"))
     if not (group and plural and kind):
         return
-    for version in spec.get("versions") or ():
-        if isinstance(version, dict) and version.get("name") and version.get("served", True):
+    for version in mappings(spec.get("versions")):
+        if version.get("name") and version.get("served", True):
             yield Resource(
                 group,
                 str(version["name"]),
@@ -280,7 +277,6 @@ def _from_definition(definition: Manifest) -> Iterable[Resource]:
                 singular=str(names.get("singular") or kind.lower()),
                 selectable=tuple(
                     str(found.get("jsonPath")).removeprefix(".")
-                    for found in version.get("selectableFields") or ()
-                    if isinstance(found, dict)
+                    for found in mappings(version.get("selectableFields"))
                 ),
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from worker.domain.cluster.fields import dig, mapping, mappings
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_failure import ApiFailure, bad_request
 
@@ -32,7 +33,8 @@ class LogOptions:
 
 def container_of(pod: Manifest, wanted: str) -> str:
     """The container whose log is meant: the only one, or the one that is named. Raises ApiFailure 400."""
-    names = {field: _names(pod, "spec", field) for field in SPEC_LISTS}
+    specs = {field: _named(pod, "spec", field) for field in SPEC_LISTS}
+    names = {field: [str(spec.get("name")) for spec in found] for field, found in specs.items()}
     pod_name = pod["metadata"]["name"]
     if wanted:
         if not any(wanted in listed for listed in names.values()):
@@ -95,17 +97,11 @@ def _tail(text: bytes, lines: int) -> bytes:
 
 
 def _part(parent: dict[str, Any], name: str) -> dict[str, Any]:
-    part = parent.get(name)
-    return part if isinstance(part, dict) else {}
+    return mapping(parent.get(name))
 
 
 def _named(pod: Manifest, parent: str, field: str) -> list[dict[str, Any]]:
-    listed = _part(pod, parent).get(field)
-    return [item for item in listed or () if isinstance(item, dict)] if isinstance(listed, list) else []
-
-
-def _names(pod: Manifest, parent: str, field: str) -> list[str]:
-    return [str(item.get("name")) for item in _named(pod, parent, field)]
+    return mappings(dig(pod, parent, field))
 
 
 def _status_of(pod: Manifest, container: str) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from worker.domain.cluster.fields import mapping, meta, name_of, text
+from worker.domain.cluster.fields import dig, mapping, meta, name_of, text
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_failure import ApiFailure, bad_request
 from worker.sandbox.cluster_files import LogKey, SnapshotError, find_logs, read_objects
@@ -137,8 +137,7 @@ class Snapshot:
         if text is None and shares_log(pod, container):
             text = self._log(namespace, pod_name, container, previous=not options.previous)
         if text is None:
-            spec = pod.get("spec")
-            if not isinstance(spec, dict) or not spec.get("nodeName"):
+            if not dig(pod, "spec", "nodeName"):
                 return b""
             failure = instance_without_log(pod, container, previous=options.previous)
             if failure:
@@ -171,8 +170,7 @@ def _item(resource: Resource, manifest: Manifest) -> Manifest:
 
 
 def _labels(manifest: Manifest) -> Mapping[str, str]:
-    labels = manifest["metadata"].get("labels")
-    return {key: str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+    return {key: str(value) for key, value in mapping(manifest["metadata"].get("labels")).items()}
 
 
 def _resource_version(manifest: Manifest) -> int:

@@ -32,6 +32,7 @@ from worker.domain.catalog.documents import (
     action_text,
     build_workflow,
 )
+from worker.domain.cluster.fields import name_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import ActionText, Workflow
 
@@ -191,8 +192,7 @@ def _of_items(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _read_kubernaut(contents: CatalogContents, document: YamlDocument, value: Mapping[str, Any]) -> None:
-    kind, metadata, spec = value.get("kind"), value.get("metadata"), value.get("spec")
-    version = value.get("apiVersion")
+    kind, version, spec = value.get("kind"), value.get("apiVersion"), value.get("spec")
     if kind not in KINDS or not str(version or GROUP).startswith(GROUP):
         contents.problems += _doubts_of_skipped(document, value)
         return
@@ -201,7 +201,7 @@ def _read_kubernaut(contents: CatalogContents, document: YamlDocument, value: Ma
             document.problem(("apiVersion",), f"{kind} requires apiVersion {KUBERNAUT} and a spec")
         )
         return
-    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    name = name_of(value)
     if kind == "ActionType":
         _read_action(contents, document, spec, name)
     else:
