@@ -46,7 +46,18 @@ _RFC3339: Final = re.compile(
 )
 
 
-class Message(BaseModel):
+class NullIsAbsent(BaseModel):
+    """Base of models in which a null counts as an absent field."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {key: value for key, value in data.items() if value is not None}
+
+
+class Message(NullIsAbsent):
     """Base of everything that is published. Unknown fields are ignored: producers may add fields first."""
 
     model_config = ConfigDict(
@@ -59,13 +70,6 @@ class Message(BaseModel):
         validate_by_alias=True,
         validate_by_name=True,
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_absent(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        return {key: value for key, value in data.items() if value is not None}
 
 
 def _identifier(value: str) -> str:

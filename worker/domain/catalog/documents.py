@@ -15,16 +15,15 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import (
     AliasChoices,
     AliasGenerator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
-    model_validator,
 )
 from pydantic.alias_generators import to_camel
 
 from schemas.enrichment import snake_case
+from schemas.fields import NullIsAbsent
 from worker.domain.catalog.parameter_values import BadValueError, check_value, pattern_error
 from worker.domain.catalog.selection import label_name
 from worker.domain.values.workflows import LABELS, ActionText, Parameter, ParameterType, Workflow
@@ -65,7 +64,7 @@ Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=
 Labels = Annotated[dict[Name, Texts], BeforeValidator(_with_empty_text)]
 
 
-class DocumentPart(BaseModel):
+class DocumentPart(NullIsAbsent):
     """Fields in either spelling. Unknown ones are kept, to be reported. A null counts as absent, as in the
     Kubernetes API.
     """
@@ -76,13 +75,6 @@ class DocumentPart(BaseModel):
         hide_input_in_errors=True,
         alias_generator=AliasGenerator(validation_alias=_both),
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {name: value for name, value in values.items() if value is not None}
 
 
 class ParameterDocument(DocumentPart):

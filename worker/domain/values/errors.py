@@ -49,26 +49,20 @@ class HistoryUnavailable(Exception):  # noqa: N818 - a state, not a fault of the
     """Past remediations cannot be read or stored. The message is short and safe to show to the model."""
 
 
-class MetricsError(Exception):
-    """A query of time series failed. The message is short and says what would work.
-
-    `passing`: the same query may work later.
-    """
+class _CallError(Exception):
+    """A call to a server failed. `passing`: the same call may work later."""
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
 
 
-class ExternalToolError(Exception):
-    """A tool of a mounted server failed. The message may contain the server's own words, which are hostile.
+class MetricsError(_CallError):
+    """A query of time series failed. The message is short and says what would work."""
 
-    `passing`: the same call may work later.
-    """
 
-    def __init__(self, message: str, *, passing: bool = False) -> None:
-        super().__init__(message)
-        self.passing = passing
+class ExternalToolError(_CallError):
+    """A tool of a mounted server failed. The message may contain the server's own words, which are hostile."""
 
 
 class RetryReason(enum.StrEnum):

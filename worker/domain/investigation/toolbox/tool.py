@@ -18,9 +18,9 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
-    model_validator,
 )
 
+from schemas.fields import NullIsAbsent
 from worker.domain.cluster.history import Lookback
 from worker.domain.cluster.kinds import canonical_kind, split_kind
 from worker.domain.untrusted.evidence import EvidenceKind, one_line
@@ -122,17 +122,12 @@ def aliased(*names: str, description: str = "", default: Any = "") -> Any:
     return Field(default=default, validation_alias=AliasChoices(*names), description=description or None)
 
 
-class Arguments(BaseModel):
+class Arguments(NullIsAbsent):
     """The arguments of a tool. Undeclared ones are rejected, because a filter must never be ignored
     silently.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_absent(cls, data: Any) -> Any:
-        return {k: v for k, v in data.items() if v is not None} if isinstance(data, Mapping) else data
 
 
 class OfKind(Arguments):

@@ -125,7 +125,8 @@ def _read(text: str, *, only_whole: bool = False) -> Answer:
                 raise _broken(broken.kind, broken.message)
         if only_whole and len(found.spans) != 1:
             raise _nothing_found(text, seen)
-        answer = to_answer(found.value, _spelling_notes(found))
+        loose = ", ".join(sorted(found.loose))
+        answer = to_answer(found.value, (f"the JSON was not strict: {loose}",) if loose else ())
     except Contradiction as contradiction:
         raise contradictory(contradiction) from contradiction
     return _with_prose(answer, text, found, seen)
@@ -293,10 +294,6 @@ def _broken(kind: JsonFaultKind, message: str) -> UnreadableAnswer:
     twice = kind is JsonFaultKind.DUPLICATE
     reason = Unreadable.CONTRADICTORY if twice else Unreadable.BROKEN_JSON
     return UnreadableAnswer(reason, f"The JSON cannot be read: {message}.")
-
-
-def _spelling_notes(found: _Part) -> tuple[str, ...]:
-    return (f"the JSON was not strict: {', '.join(sorted(found.loose))}",) if found.loose else ()
 
 
 def _with_prose(answer: Answer, text: str, found: _Part, seen: Scan) -> Answer:
