@@ -7,7 +7,7 @@ object. A value of the wrong type counts as absent.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from typing import Any
 
 from worker.domain.values.objects import Manifest, ObjectRef
@@ -120,14 +120,18 @@ def controller_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def moment(value: Any) -> datetime | None:
-    """A time of the Kubernetes API (RFC 3339), aware and in UTC; None for anything else."""
+    """A time of the Kubernetes API (RFC 3339), aware and in UTC; None for anything else.
+
+    The first and the last year are no times: Go writes an unset time so, and nothing can be added to them.
+    """
     if not isinstance(value, str) or not 10 <= len(value) <= 40:
         return None
     try:
         parsed = datetime.fromisoformat(value)
-        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+        found = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+    return found if MINYEAR < found.year < MAXYEAR else None
 
 
 def stamp(value: datetime) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, text
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, sequence, text
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.changes import failed_after
@@ -78,7 +78,7 @@ def _selecting(facts: ClusterFacts, namespace: str, pod: Manifest, direction: st
     found = []
     for policy in facts.list("NetworkPolicy", namespace).items:
         spec = mapping(policy.get("spec"))
-        types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if "egress" in spec else [])]
+        types = sequence(spec.get("policyTypes")) or ["Ingress", *(["Egress"] if "egress" in spec else [])]
         if direction in types and selects(mapping(spec.get("podSelector")), labels_of(pod)):
             found.append(policy)
     return found

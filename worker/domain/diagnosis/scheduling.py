@@ -177,7 +177,7 @@ def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
 
 def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, float]]) -> NodeObstacles:
     spec, ref = mapping(pod.get("spec")), reference(node)
-    blocking = [t for t in mappings(dig(node, "spec", "taints")) if t.get("effect") in BLOCKING]
+    blocking = [t for t in mappings(dig(node, "spec", "taints")) if text(t.get("effect")) in BLOCKING]
     keys = [text(t.get("key")) for t in blocking if not tolerated(spec, t)]
     taints = tuple(k for k in keys if not OF_COMPONENTS.search(k) and k not in CONTROL_PLANE)
     unfit = [k for k in keys if OF_COMPONENTS.search(k) and k != f"{LIFECYCLE}unschedulable"]

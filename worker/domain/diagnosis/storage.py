@@ -78,7 +78,9 @@ def _pending(
             return
         listed = facts.list("PersistentVolume").items
         volumes = [v for v in listed if dig(v, "spec", "storageClassName") == name]
-        extra = tuple(reference(v) for v in volumes if dig(v, "status", "phase") in {"Released", "Failed"})
+        extra = tuple(
+            reference(v) for v in volumes if text(dig(v, "status", "phase")) in {"Released", "Failed"}
+        )
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
         if provisioner == STATIC or failed or (extra and not waits):
             told = f"{claim} stays Pending: no volume of class {name} is free or can be provisioned"

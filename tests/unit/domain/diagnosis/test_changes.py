@@ -184,6 +184,18 @@ async def test_changes_before_the_template_after_the_failure_or_long_ago_prove_n
     assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
 
 
+@pytest.mark.parametrize("odd", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize("place", ["changed", "failed", "made", "unready"])
+async def test_a_time_that_nothing_can_be_added_to_counts_as_unknown(odd, place):
+    times = {"changed_at": odd} if place == "changed" else {"changed_at": "2026-06-04T15:00:00Z"}
+    api = configured(**times, **({"failed_at": odd} if place == "failed" else {}))
+    if place == "made":
+        api[1]["metadata"]["creationTimestamp"] = odd
+    if place == "unready":
+        api[2]["status"]["conditions"][0]["lastTransitionTime"] = odd
+    assert await findings(*api, about=api[0])
+
+
 async def test_of_two_config_maps_that_changed_none_is_confirmed():
     api = configured("2026-06-04T15:00:00Z")
     api[2]["spec"]["containers"][0]["envFrom"] += [{"configMapRef": {"name": "other"}}]
