@@ -119,7 +119,6 @@ class FailedRuns:
         attempt, now = counts.failures + 1, self.clock.now()
         delay = next_delay(
             self.rules.retries,
-            problem.reason,
             attempt=attempt,
             age_seconds=(now - (counts.since or now)).total_seconds(),
             after=problem.after,

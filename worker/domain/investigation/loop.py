@@ -313,7 +313,7 @@ class _Loop:
                     tries += 1
                     await given.run.append(TRIED, reason=error.reason)
                     given.tries.check(tries, error.message)
-                pause = given.tries.pause(tries, error.after, given.jitter())
+                pause = given.tries.pause(tries, error, given.jitter())
                 given.tries.check_patience(waited, pause, error)
             waited += pause
             await given.clock.sleep(pause)

@@ -1,4 +1,4 @@
-"""Decides when a failed run is retried: a pure function of reason, attempt and age."""
+"""Decides when a failed run is retried: a pure function of attempt and age."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from worker.domain.values.delays import (
     LONGEST_PROBE,
     PROBE_GROWTH,
-    RATE_LIMIT_FLOOR_SECONDS,
     REDELIVERY_CAP_SECONDS,
     REDELIVERY_FIRST_SECONDS,
 )
-from worker.domain.values.errors import RetryReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,6 @@ class RetryPolicy:
 
 def next_delay(
     policy: RetryPolicy,
-    reason: RetryReason,
     *,
     attempt: int,
     age_seconds: float,
@@ -43,8 +40,6 @@ def next_delay(
     """
     ceiling = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(attempt - 1, 30))
     delay = ceiling * jitter
-    if reason is RetryReason.MODEL_RATE_LIMITED and after is None:
-        delay = max(delay, RATE_LIMIT_FLOOR_SECONDS)
     if after is not None:
         delay += after
     return delay if age_seconds + delay <= policy.max_age_seconds else None

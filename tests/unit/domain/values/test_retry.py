@@ -4,16 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS, RATE_LIMIT_FLOOR_SECONDS
+from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 from worker.domain.values.errors import Retry, RetryReason
 from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause
 
-DOWN, LIMITED = RetryReason.MODEL_UNAVAILABLE, RetryReason.MODEL_RATE_LIMITED
 POLICY = RetryPolicy(first_seconds=2.0, cap_seconds=300.0, max_age_seconds=3_600.0)
 
 
-def delay(reason=DOWN, *, attempt=1, age=0.0, after=None, jitter=0.5):
-    return next_delay(POLICY, reason, attempt=attempt, age_seconds=age, after=after, jitter=jitter)
+def delay(*, attempt=1, age=0.0, after=None, jitter=0.5):
+    return next_delay(POLICY, attempt=attempt, age_seconds=age, after=after, jitter=jitter)
 
 
 @pytest.mark.parametrize(("attempt", "seconds"), [(1, 1.0), (2, 2.0), (3, 4.0), (8, 128.0), (9, 150.0)])
@@ -31,12 +30,8 @@ def test_a_count_of_attempts_gone_mad_is_capped_too():
 
 
 def test_what_the_server_asked_for_is_never_undercut():
-    assert delay(LIMITED, after=30.0, jitter=0.0) == 30.0
-    assert delay(DOWN, after=1_000.0, jitter=0.5) == 1_001.0
-
-
-def test_a_rate_limit_without_a_word_from_the_server_waits_a_little():
-    assert delay(LIMITED, jitter=0.0) == RATE_LIMIT_FLOOR_SECONDS
+    assert delay(after=30.0, jitter=0.0) == 30.0
+    assert delay(after=1_000.0, jitter=0.5) == 1_001.0
 
 
 @pytest.mark.parametrize(
@@ -47,18 +42,17 @@ def test_a_request_is_not_tried_again_after_its_age(age, stops):
 
 
 def test_a_long_wait_that_the_server_asks_for_can_end_the_request():
-    assert delay(LIMITED, after=3_601.0) is None
+    assert delay(after=3_601.0) is None
 
 
 @given(
-    reason=st.sampled_from(RetryReason),
     attempt=st.integers(1, 10**6),
     age=st.floats(-(10**6), 10**6),
     after=st.none() | st.floats(0, 10**5),
     jitter=st.floats(0, 1, exclude_max=True),
 )
-def test_any_delay_is_bounded_and_within_the_age(reason, attempt, age, after, jitter):
-    seconds = delay(reason, attempt=attempt, age=age, after=after, jitter=jitter)
+def test_any_delay_is_bounded_and_within_the_age(attempt, age, after, jitter):
+    seconds = delay(attempt=attempt, age=age, after=after, jitter=jitter)
     if seconds is not None:
         assert (after or 0.0) <= seconds <= (after or 0.0) + POLICY.cap_seconds
         assert age + seconds <= POLICY.max_age_seconds
@@ -85,5 +79,5 @@ def test_a_model_that_refuses_all_calls_is_tried_less_and_less_up_to_a_fifth_as_
 )
 def test_a_request_outlives_what_an_odd_server_asks_it_to_wait(asked, expected):
     error = Retry(RetryReason.MODEL_RATE_LIMITED, "429", asked)
-    delay = next_delay(POLICY, error.reason, attempt=1, age_seconds=0.0, after=error.after, jitter=0.0)
+    delay = next_delay(POLICY, attempt=1, age_seconds=0.0, after=error.after, jitter=0.0)
     assert expected == error.after == delay

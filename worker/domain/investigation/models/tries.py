@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from worker.domain.values.delays import RATE_LIMIT_FLOOR_SECONDS
 from worker.domain.values.errors import GiveUp, GiveUpReason, PreemptReason, Retry, RetryReason
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import END, LLM, MODEL_OUTAGE, TRIED
@@ -31,10 +32,14 @@ class TryRule:
     first_pause_seconds: float = 2.0
     patience_seconds: float = 20.0
 
-    def pause(self, tries: int, after: float | None, jitter: float) -> float:
-        """Seconds after the n-th failed try. `after` is Retry-After, never undercut; `jitter` is in [0,
-        1).
+    def pause(self, tries: int, error: Retry, jitter: float) -> float:
+        """Seconds after the n-th failed try. Retry-After is never undercut; `jitter` is in [0, 1).
+
+        A provider that names no time with a rate limit is asked again after RATE_LIMIT_FLOOR_SECONDS at the earliest.
         """
+        after = error.after
+        if after is None and error.reason is RetryReason.MODEL_RATE_LIMITED:
+            after = RATE_LIMIT_FLOOR_SECONDS
         seconds = self.first_pause_seconds * 4.0 ** (max(tries, 1) - 1) * (0.5 + jitter / 2)
         return seconds if after is None else after + self.first_pause_seconds * jitter
 

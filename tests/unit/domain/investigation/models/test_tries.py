@@ -12,6 +12,7 @@ from worker.domain.analyse import Rules
 from worker.domain.investigation.models.shrink import shrunk
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.values.conversation import CallUsage, ToolTurn
+from worker.domain.values.delays import RATE_LIMIT_FLOOR_SECONDS
 from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.values.limits import Limits
 from worker.domain.values.step_kinds import CLAIM, LLM, TRIED
@@ -143,9 +144,16 @@ async def test_a_request_that_no_model_takes_goes_to_a_person_with_what_was_foun
 
 def test_pauses_grow_and_keep_what_the_provider_asked_for():
     rule = TryRule(first_pause_seconds=2.0)
-    assert [2.0, 8.0, 32.0, 128.0] == [rule.pause(n, None, 1.0) for n in range(1, 5)]
-    assert [1.0, 4.0] == [rule.pause(n, None, 0.0) for n in (1, 2)]
-    assert [30.0, 31.0] == [rule.pause(3, 30.0, jitter) for jitter in (0.0, 0.5)]
+    assert [2.0, 8.0, 32.0, 128.0] == [rule.pause(n, DOWN, 1.0) for n in range(1, 5)]
+    assert [1.0, 4.0] == [rule.pause(n, DOWN, 0.0) for n in (1, 2)]
+    assert [30.0, 31.0] == [rule.pause(3, limited(30.0), jitter) for jitter in (0.0, 0.5)]
+
+
+async def test_a_rate_limit_that_names_no_time_is_not_hurried():
+    world = World.saying(*[limited(None)] * 9)
+    with pytest.raises(Retry):
+        await world.analyse()
+    assert len(world.model.requests) <= 20.0 / RATE_LIMIT_FLOOR_SECONDS + 1
 
 
 # -- Budgets
