@@ -199,7 +199,7 @@ async def throughput(ground: Ground) -> Measured:
 
 async def slow_model(ground: Ground) -> Measured:
     """100 incidents in flight, 2 s a call."""
-    found = await _load(ground, in_flight=100, seconds=2.0, incidents=200)
+    found = await _load(ground, in_flight=100, seconds=2.0, incidents=600)
     ideal = 100 / (2.0 * (len(TURNS) + 1))
     return {
         "share of ideal, 100 in flight, 2 s a call": found.rate / ideal,
