@@ -228,7 +228,7 @@ async def test_a_worker_whose_password_was_changed_ends(tmp_path):
         await worker.start()
         await until(lambda: _says(worker, "run `rca provision`"))
         await server.stop()
-        server._cluster = configuration.replace(SECRET, "FAKE-new")
+        server.cluster = configuration.replace(SECRET, "FAKE-new")
         await server.start()
         assert 1 == await worker.ended()
     assert "refuses the credentials" in worker.tail()
