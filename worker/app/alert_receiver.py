@@ -49,14 +49,6 @@ Publish = Callable[[bytes], Awaitable[object]]
 log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AlertDefaults:
-    """Values for alerts whose labels do not give them."""
-
-    environment: str = "unknown"
-    cluster_name: str = ""
-
-
 @dataclass(slots=True)
 class AlertReceiver:
     """Turns alerts into requests. `counts` says how many alerts were published, duplicates, and so on."""
@@ -64,7 +56,9 @@ class AlertReceiver:
     cluster: Cluster
     publish: Publish
     clock: Clock
-    defaults: AlertDefaults = AlertDefaults()
+    environment: str = "unknown"
+    """Of alerts whose labels do not say it."""
+    cluster_name: str = ""
     rule: StormRule = field(default_factory=StormRule)
     counts: Counter[str] = field(default_factory=Counter)
     _storms: Stormwatch = field(init=False)
@@ -115,9 +109,7 @@ class AlertReceiver:
             log.warning("alert_without_resource", alert=alert.name[:NAME_CHARS])
             return None
         decision, storm = self._storms.decide(alert.name, target, self.clock.now())
-        body = request_of(
-            alert, target, environment=self.defaults.environment, cluster_name=self.defaults.cluster_name
-        )
+        body = request_of(alert, target, environment=self.environment, cluster_name=self.cluster_name)
         if storm is not None:
             window = f"{int(self.rule.window.total_seconds())}s"
             log.warning("alert_storm", alert=alert.name, type=storm.type, alerts=storm.alerts)

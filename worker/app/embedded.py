@@ -83,19 +83,11 @@ async def open_services() -> AsyncIterator[Services]:
         yield Services(server.url, analyst, offline=True)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningCase:
-    """A worker that serves a case, and its settings."""
-
-    settings: Settings
-    worker: Worker
-
-
 @asynccontextmanager
 async def open_case(
     services: Services, case: CaseDirectory, *, catalog: Path | None, prefix: str = "rca"
-) -> AsyncIterator[RunningCase]:
-    """Run a worker for the case under the prefix while the context is open."""
+) -> AsyncIterator[tuple[Settings, Worker]]:
+    """Run a worker for the case under the prefix while the context is open. Yields its settings, too."""
     with TemporaryDirectory(prefix="rca-case-") as directory:
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(serve_cluster(case.directory))
@@ -114,4 +106,4 @@ async def open_case(
                 await provision_all(nc, settings)
             worker = await stack.enter_async_context(open_worker(settings))
             await stack.enter_async_context(worker.intake.running())
-            yield RunningCase(settings, worker)
+            yield settings, worker

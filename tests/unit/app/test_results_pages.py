@@ -71,8 +71,8 @@ def test_figures_add_up_what_is_known():
     )
     found = figures(made.newest())
     assert (3, 0.5, 2, 10) == (found.results, found.cost_usd, found.unpriced, found.tokens_median)
-    assert {"completed": 2, "needs_human_review": 1} == {share.name: share.count for share in found.statuses}
-    assert ["policy_decision"] == [share.name for share in found.factors if share.count == 1]
+    assert {"completed": 2, "needs_human_review": 1} == dict(found.statuses)
+    assert ["policy_decision"] == [name for name, count in found.factors if count == 1]
 
 
 def test_no_results_are_no_error():

@@ -105,14 +105,14 @@ async def analyse(
 
     body, kind = case.request(recovery=recovery), kind_of(recovery=recovery)
     async with (
-        open_case(services, case, catalog=catalog, prefix=prefix) as running,
-        connected(running.settings.nats) as nc,
+        open_case(services, case, catalog=catalog, prefix=prefix) as (settings, worker),
+        connected(settings.nats) as nc,
     ):
         client = RequestClient(nc, Subjects(prefix))
         async with client.following(on_event), client.waiting(kind, body) as waiter:
             submitted = await client.submit(body, kind)
             outcome = client.outcome(waiter, submitted, PATIENCE_SECONDS)
-            return await _while_model_answers(running.worker, outcome)
+            return await _while_model_answers(worker, outcome)
 
 
 async def _while_model_answers(

@@ -33,7 +33,7 @@ async def alertmanager() -> int:
     from schemas.subjects import Subjects
     from schemas.taxonomy import RequestKind
     from worker.app import logs
-    from worker.app.alert_receiver import AlertDefaults, AlertReceiver, serve
+    from worker.app.alert_receiver import AlertReceiver, serve
     from worker.app.client import RequestClient
     from worker.app.settings import load
     from worker.app.wiring.clock import SystemClock
@@ -51,7 +51,8 @@ async def alertmanager() -> int:
             within_scope(await open_cluster(settings, stack), settings.kubernetes),
             lambda body: client.submit(body, RequestKind.INCIDENT),
             SystemClock(),
-            AlertDefaults(own.environment, settings.worker.cluster_name),
+            own.environment,
+            settings.worker.cluster_name,
             StormRule(timedelta(seconds=own.window_seconds), own.storm_alerts, own.storm_objects),
         )
         with listening_on(

@@ -63,15 +63,15 @@ async def up(case_dir: Case = None, *, catalog: CaseCatalog = None, json_output:
     async with AsyncExitStack() as stack:
         async with waiting_for("NATS, the cluster and the worker"):
             services = await stack.enter_async_context(open_services())
-            running = await stack.enter_async_context(open_case(services, case, catalog=catalog))
-        worker = running.worker
+            running = open_case(services, case, catalog=catalog)
+            settings, worker = await stack.enter_async_context(running)
         http = health.serve(HOST, 0, checks=worker.checks, notices=worker.notices, metrics=worker.metrics)
         port = await stack.enter_async_context(http)
         facts = {
             "nats": services.nats_url,
             "case": str(case.directory),
             "incident": str(case.directory / "incident.json"),
-            "kubeconfig": str(running.settings.kubernetes.kubeconfig),
+            "kubeconfig": str(settings.kubernetes.kubeconfig),
             "model": "offline analyst (rules, no language model)" if services.offline else services.llm.model,
             "worker": f"http://{HOST}:{port}/readyz",
         }

@@ -67,12 +67,8 @@ class ResultIndex:
         return [row for row in self.newest() if (not status or row.status == status) and row.matches(words)]
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One bar of a figure."""
-
-    name: str
-    count: int
+Shares = Sequence[tuple[str, int]]
+"""Bars of a figure: names, and how often each occurs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +78,10 @@ class Figures:
     """
 
     results: int
-    statuses: Sequence[Share]
-    reasons: Sequence[Share]
-    factors: Sequence[Share]
-    confirmed_by: Sequence[Share]
+    statuses: Shares
+    reasons: Shares
+    factors: Shares
+    confirmed_by: Shares
     cost_usd: float
     unpriced: int
     tokens_median: float
@@ -110,8 +106,8 @@ def figures(rows: Sequence[IncidentRow]) -> Figures:
     )
 
 
-def _shares(names: Iterable[str]) -> list[Share]:
-    return [Share(name, count) for name, count in Counter(names).most_common(20)]
+def _shares(names: Iterable[str]) -> Shares:
+    return Counter(names).most_common(20)
 
 
 def _row(key: str, result: AnalysisResult) -> IncidentRow:
