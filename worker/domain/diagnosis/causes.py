@@ -94,10 +94,7 @@ class Remedy(enum.StrEnum):
 
 
 class Strength(enum.IntEnum):
-    """How much a finding says.
-
-    DIRECT: the state names the cause. TIMED: the order of changes suggests it. SYMPTOM: it is unknown.
-    """
+    """DIRECT: the state names the cause. TIMED: the order of changes suggests it. SYMPTOM: it is unknown."""
 
     SYMPTOM = 1
     TIMED = 2

@@ -1,7 +1,4 @@
-"""Changes before the pods of a workload failed: of its template, or of a ConfigMap that they use.
-
-Both rest on the order of times, and are therefore TIMED: an unhealthy dependency explains more.
-"""
+"""Changes before pods failed: of the template, or of a ConfigMap that they use. By times, thus TIMED."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The choice of a workflow: which questions to the catalog are open, and which workflow fits the finding.
-
-Whether a workflow fits is decided by the same function with which the worker checks an answer.
-"""
+"""The choice of a workflow: open questions to the catalog, and the workflow that passes the checks."""
 
 from __future__ import annotations
 

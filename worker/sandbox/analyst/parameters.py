@@ -85,10 +85,7 @@ def _covered(workflow: Workflow) -> set[str]:
 def fill(
     workflow: Workflow, finding: Diagnosis, target: ObjectRef, facts: ClusterFacts
 ) -> dict[str, Any] | None:
-    """Parameters with values; None when a required one has none.
-
-    Code fills in those that name the target, unless the target is not the object to blame.
-    """
+    """Parameters with values, without those that code fills in; None if a required one has no value."""
     meanings = _known(finding, target, facts)
     values: dict[str, Any] = {}
     if target != finding.object and not any(p.name in TARGETS for p in workflow.parameters):
