@@ -59,10 +59,7 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
 
 
 def _is_problem(entry: dict[str, object]) -> bool:
-    """True if a condition that is True is a problem: not if its name or reason says that True is healthy.
-
-    Node agents of EKS and k3s use names like `KernelReady`, problem detectors reasons with `No` or `Is`.
-    """
+    """True if a condition that is True is a problem: neither `KernelReady` (EKS, k3s) nor a reason with `No` or `Is`."""
     healthy = HEALTHY_IF_TRUE.search(text(entry.get("type")))
     return not healthy and not text(entry.get("reason")).startswith(("No", "Is"))
 
