@@ -21,10 +21,11 @@ from worker.app.cli.console import (
 )
 
 COLLECTED_AFTER_OBJECTS, THEN_OLDER_AFTER, THEN_ALL_AFTER = 5_000, 2, 2
-"""How many new objects start a garbage collection, and how many collections come before one of the next generation.
+"""How many new objects start a garbage collection, and how many collections come before one of the next
+generation.
 
-With the default of 700, collections take 3 % of the CPU. With the default of 10, what survived two collections while its
-incident was analysed would stay in memory until a thousand more incidents are done.
+With the default of 700, collections take 3 % of the CPU. With the default of 10, what survived two
+collections while its incident was analysed would stay in memory until a thousand more incidents are done.
 """
 
 

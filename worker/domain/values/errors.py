@@ -62,7 +62,9 @@ class MetricsError(_CallError):
 
 
 class ExternalToolError(_CallError):
-    """A tool of a mounted server failed. The message may contain the server's own words, which are hostile."""
+    """A tool of a mounted server failed. The message may contain the server's own words, which are
+    hostile.
+    """
 
 
 class RetryReason(enum.StrEnum):

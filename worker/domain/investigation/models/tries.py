@@ -35,7 +35,8 @@ class TryRule:
     def pause(self, tries: int, error: Retry, jitter: float) -> float:
         """Seconds after the n-th failed try. Retry-After is never undercut; `jitter` is in [0, 1).
 
-        A provider that names no time with a rate limit is asked again after RATE_LIMIT_FLOOR_SECONDS at the earliest.
+        A provider that names no time with a rate limit is asked again after RATE_LIMIT_FLOOR_SECONDS at the
+        earliest.
         """
         after = error.after
         if after is None and error.reason is RetryReason.MODEL_RATE_LIMITED:
