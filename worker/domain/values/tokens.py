@@ -79,7 +79,3 @@ def cut_middle(text: str, max_tokens: int, *, tail_share: float = 0.5) -> Cut:
         if keep <= 0 or fits(shown, max_tokens):
             return Cut(shown, missing)
         keep = keep * 4 // 5 if keep > 8 else 0
-
-
-RESULT_TOKENS = 1_800
-"""Budget of one tool result without its fence (2,000 tokens with it)."""

@@ -20,6 +20,7 @@ from worker.domain.catalog.selection import signal_types_of
 from worker.domain.cluster.rendering.compact import render_value
 from worker.domain.investigation.toolbox.search_results import compact, shown_parameter, shown_search
 from worker.domain.investigation.toolbox.tool import (
+    RESULT_TOKENS,
     Arguments,
     Expression,
     Name,
@@ -29,7 +30,6 @@ from worker.domain.investigation.toolbox.tool import (
     ToolProblem,
     Word,
 )
-from worker.domain.values.tokens import RESULT_TOKENS
 from worker.domain.values.workflow_search import MAX_RESULTS, MIN_CONFIDENCE, Target
 from worker.domain.values.workflows import (
     BUSINESS_LABELS,

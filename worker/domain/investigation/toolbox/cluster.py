@@ -20,6 +20,7 @@ from worker.domain.cluster.rendering.prune import last_change
 from worker.domain.cluster.rendering.tables import only_unhealthy, render_lines, render_table
 from worker.domain.cluster.timeline import timeline
 from worker.domain.investigation.toolbox.tool import (
+    RESULT_TOKENS,
     Arguments,
     Expression,
     Name,
@@ -34,7 +35,6 @@ from worker.domain.investigation.toolbox.tool import (
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, ListQuery, ObjectRef
-from worker.domain.values.tokens import RESULT_TOKENS
 from worker.domain.values.workflow_search import Target
 
 NO_SECRETS = "Secrets are never read; events and pod status tell whether one or one of its keys is missing"

@@ -18,6 +18,7 @@ from worker.domain.cluster.rendering.logs import (
 )
 from worker.domain.investigation.toolbox.cluster import problem_of
 from worker.domain.investigation.toolbox.tool import (
+    RESULT_TOKENS,
     Arguments,
     Expression,
     Name,
@@ -30,7 +31,6 @@ from worker.domain.investigation.toolbox.tool import (
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import LogQuery, Manifest, ObjectRef
-from worker.domain.values.tokens import RESULT_TOKENS
 
 LOG_BYTES = 256 * 1024
 GREP_BYTES = 1024 * 1024

@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints
 from worker.domain.cluster.events import since_moment
 from worker.domain.cluster.fields import stamp
 from worker.domain.investigation.toolbox.tool import (
+    RESULT_TOKENS,
     Arguments,
     ToolContext,
     ToolDef,
@@ -22,7 +23,7 @@ from worker.domain.investigation.toolbox.tool import (
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import MetricsError
 from worker.domain.values.ports import Series
-from worker.domain.values.tokens import RESULT_TOKENS, fits
+from worker.domain.values.tokens import fits
 
 NAME = "query_prometheus"
 MAX_QUERY = 1000  # characters

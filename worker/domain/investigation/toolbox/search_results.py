@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from worker.domain.cluster.rendering.compact import to_json
-from worker.domain.values.tokens import RESULT_TOKENS, fits
+from worker.domain.investigation.toolbox.tool import RESULT_TOKENS
+from worker.domain.values.tokens import fits
 from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
 from worker.domain.values.workflows import Parameter
 

@@ -30,6 +30,9 @@ from worker.domain.values.ports import Catalog, Cluster, Metrics
 from worker.domain.values.workflow_search import Target
 from worker.domain.values.workflows import SelectionContext
 
+RESULT_TOKENS = 1_800
+"""Budget of one tool result without its fence (2,000 tokens with it). Tools render within it; the toolbox cuts
+what is longer."""
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=253)]
 Word = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
 Expression = Annotated[str, StringConstraints(strip_whitespace=True, max_length=1000)]

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from worker.domain.investigation.toolbox.cluster import problem_of
 from worker.domain.investigation.toolbox.tool import (
+    RESULT_TOKENS,
     ToolContext,
     ToolDef,
     ToolOutput,
@@ -28,7 +29,7 @@ from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog
 from worker.domain.values.conversation import ToolCall, ToolResult, ToolSpec
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
 from worker.domain.values.together import together
-from worker.domain.values.tokens import RESULT_TOKENS, cut_middle, fits
+from worker.domain.values.tokens import cut_middle, fits
 from worker.domain.values.workflow_search import Target
 
 DEADLINE_SECONDS = 20.0

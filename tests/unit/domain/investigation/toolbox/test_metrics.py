@@ -20,11 +20,11 @@ from worker.domain.investigation.toolbox.metrics import (
     moments,
     query_prometheus,
 )
-from worker.domain.investigation.toolbox.tool import ToolProblem
+from worker.domain.investigation.toolbox.tool import RESULT_TOKENS, ToolProblem
 from worker.domain.investigation.toolbox.tools import offered_tools
 from worker.domain.values.errors import MetricsError
 from worker.domain.values.ports import Series
-from worker.domain.values.tokens import RESULT_TOKENS, estimate_tokens
+from worker.domain.values.tokens import estimate_tokens
 
 NOW = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
 START = NOW - timedelta(hours=1)

@@ -24,9 +24,8 @@ from worker.domain.investigation.toolbox.catalog import (
     list_workflows,
     search_workflow_catalog,
 )
-from worker.domain.investigation.toolbox.tool import ToolProblem
+from worker.domain.investigation.toolbox.tool import RESULT_TOKENS, ToolProblem
 from worker.domain.values.objects import ObjectRef
-from worker.domain.values.tokens import RESULT_TOKENS
 from worker.domain.values.workflow_search import Target
 from worker.domain.values.workflows import ActionText, Parameter, ParameterType, SelectionContext
 
