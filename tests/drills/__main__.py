@@ -104,7 +104,7 @@ DRILLS = (
     ),
     Drill(
         "bad-model",
-        "model 50 % 529, 10 % hang, 5 % cut",
+        "the model answers 529 to half of the calls, hangs in 10 % and cuts the answer in 5 %",
         "results for 100 %, valid or needs-human, <= 5 tries of a call between two outages, each call explained",
         faults.bad_model,
     ),
@@ -172,7 +172,7 @@ DRILLS = (
     Drill(
         "anew",
         "the stream of requests is deleted and provisioned again under load",
-        "every request of the new stream gets its result, both rejections with the same sequence are published",
+        "every request of the new stream gets its result, both rejections with the same sequence number are published",
         streams.queue_created_anew,
     ),
     Drill(
@@ -213,7 +213,7 @@ DRILLS = (
     ),
     Drill(
         "clock",
-        "the clock of the worker is two hours ahead, requests expire in 10 min, one in 3 s",
+        "the clock of the worker is two hours ahead; six requests expire in 10 min, a seventh in 3 s",
         "said <= 15 s, expired falsely 0, the one that is late expires",
         machine.wrong_clock,
     ),

@@ -364,7 +364,7 @@ class WorkerSettings(Group):
     drain_seconds: float = Field(40.0, gt=0)
     """After SIGTERM: how long running incidents may continue before they are returned to the queue."""
     max_failures: int = Field(5, ge=1)
-    """Number of failed runs after which a request is dead-lettered."""
+    """Number of runs with an internal error after which a request is dead-lettered."""
     max_deaths: int = Field(3, ge=1)
     """Number of process deaths, while only this request ran, after which a request is dead-lettered."""
     hold_seconds: float = Field(60.0, ge=0)
@@ -374,7 +374,7 @@ class WorkerSettings(Group):
     retry_cap_seconds: float = Field(300.0, gt=0)
     """Longest of these pauses."""
     patience_seconds: float = Field(3_600.0, gt=0)
-    """How long after its first run a request without an answer is retried before it is escalated."""
+    """How long after its first failed run a request without an answer is retried before it is escalated."""
     probe_seconds: float = Field(60.0, gt=0)
     """First pause between two probes of a model that refuses all calls. It grows up to five times."""
     min_confidence: float = Field(0.7, ge=0, le=1)

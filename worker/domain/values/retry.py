@@ -14,10 +14,10 @@ from worker.domain.values.delays import (
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter. `max_age_seconds` after its first run a request is not tried
-    again.
+    """Exponential backoff with full jitter. A request is not tried again later than `max_age_seconds` after
+    its first failed run.
 
-    The time it waited in the queue before that is no failure of anything.
+    The time it waited in the queue before that does not count.
     """
 
     first_seconds: float = 2.0
@@ -35,7 +35,7 @@ def next_delay(
 ) -> float | None:
     """Seconds until the next try, or None to stop.
 
-    `attempt` counts from 1, `age_seconds` from the first run, `after` is what the server asked for
+    `attempt` counts from 1, `age_seconds` from the first failed run, `after` is what the server asked for
     (Retry-After, never undercut), `jitter` is in [0, 1).
     """
     ceiling = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(attempt - 1, 30))

@@ -2,7 +2,7 @@
 together.
 
 Each failed try is a step of the journal, so that a successor continues to count. Short pauses are waited out;
-for a long one the run ends and the request waits in the queue. A call that was never sent (to a model whose
+for a long one the run ends, and the request runs again after it. A call that was never sent (to a model whose
 breaker is open) and a rate limit are not counted as tries: the provider said when to come back.
 """
 
@@ -25,7 +25,8 @@ class TryRule:
     """How often one call is tried, and the pause after the first failure, which grows fourfold with each
     further one.
 
-    Pauses of more than `patience_seconds` in total for one reply are spent in the queue.
+    Pauses of more than `patience_seconds` in total for one reply end the run, and the request runs again
+    after the pause.
     """
 
     tries: int = 5
@@ -51,8 +52,8 @@ class TryRule:
             raise GiveUp(GiveUpReason.MODEL_TRIES_USED_UP, message)
 
     def check_patience(self, waited: float, pause: float, error: Retry) -> None:
-        """Raise Retry if the pause is to be spent in the queue. `waited`: the pauses for this reply so
-        far.
+        """Raise Retry, which ends the run, if the pause is too long to wait it out. `waited`: the pauses for
+        this reply so far.
         """
         if waited + pause > self.patience_seconds:
             raise Retry(error.reason, error.message, pause, tried=error.tried) from error
