@@ -7,7 +7,8 @@
 # The worker can make a decision stricter, never looser: its own approval factors (`input.approval_factors`) require
 # approval, whatever these rules say.
 #
-# Conditions are written so that a missing field of `input` leads to approval: `not confident`, not `confidence < 0.8`.
+# Conditions are written so that a missing fact leads to approval: `not confident`, not `confidence < 0.8`. What the model
+# merely estimates (downtime, risk) is optional, and only adds reasons.
 
 package rca.approval
 

@@ -98,8 +98,8 @@ BLOCKING = frozenset(
         GiveUpReason.MODEL_UNREACHABLE,
     }
 )
-"""Every call of the model fails in the same way until an outage ends, or somebody changes a key, a limit
-or a setting."""
+"""With these, every call of the model fails in the same way until an outage ends, or somebody changes a key, a
+limit or a setting. `worker/app/failed_runs.py` pauses the intake."""
 
 
 def believed(after: float) -> float:
