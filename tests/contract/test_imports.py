@@ -87,16 +87,3 @@ def test_a_worker_imports_only_what_is_configured():
         "uvicorn",
     }
     assert {"openai", "kubernetes", "nats"} == modules & (unneeded | {"openai", "kubernetes", "nats"})
-
-
-@pytest.mark.process
-def test_a_server_of_its_own_needs_no_client_of_a_provider():
-    catalog = "/no/such/directory"
-    _, modules, said = imported(
-        "worker",
-        RCA_LLM__MODEL="openai-chat:m",
-        RCA_LLM__BASE_URL="http://127.0.0.1:9/v1",
-        RCA_CATALOG__PATH=catalog,
-    )
-    assert catalog in said
-    assert not {"openai", "anthropic"} & modules

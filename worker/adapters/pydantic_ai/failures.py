@@ -212,7 +212,7 @@ def one_line(problem: object) -> str:
 
 def translate(error: Exception) -> Retry | GiveUp:
     """The failure in the domain's terms, with the provider's own message."""
-    message = said_by_provider(error) or one_line(error) or type(error).__name__
+    message = said_by_provider(error) or one_line(error)
     meaning = meaning_of(error)
     if isinstance(meaning, GiveUpReason):
         return GiveUp(meaning, message)

@@ -1,7 +1,8 @@
-"""One call of a model: directly to a server of chat completions, through pydantic-ai to all others.
+"""One call of a model through pydantic-ai.
 
-The loop, the retries and every word of the prompt are ours, so the prefix of a conversation stays
-byte-identical and the provider can cache it. The library's Agent would add text of its own.
+One call is one `pydantic_ai.direct.model_request`: the loop, the retries and every word of the prompt are
+ours, so the prefix of a conversation stays byte-identical and the provider can cache it. Chosen over the
+library's Agent (which adds text of its own) and over a router library (size, import time).
 """
 
 from __future__ import annotations
@@ -10,21 +11,39 @@ import asyncio
 from collections.abc import Sequence
 
 import httpx2
+from pydantic_ai import ModelSettings
+from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior, UserError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequestPart,
+    ModelResponse,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.messages import ModelRequest as ProviderRequest
 from pydantic_ai.settings import ToolChoice
 
 from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState, bound_answer
-from worker.adapters.pydantic_ai.chat_completions import ChatCompletions
 from worker.adapters.pydantic_ai.failures import MAX_ERROR_CHARS, one_line, translate
-from worker.adapters.pydantic_ai.library import LibraryModel
 from worker.adapters.pydantic_ai.providers import (
     CONNECT_SECONDS,
     READ_SECONDS,
     client_errors,
+    close_model,
     provider_model,
 )
 from worker.adapters.pydantic_ai.replies import reply_of
-from worker.domain.values.conversation import ModelRequest, Reply, ToolSpec
+from worker.adapters.pydantic_ai.shortcuts import ToolSets, without_retries
+from worker.domain.values.conversation import (
+    ModelRequest,
+    Reply,
+    ToolSpec,
+    ToolTurn,
+    Turn,
+    UserTurn,
+)
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
 UNBUILT = (
@@ -69,30 +88,21 @@ class PydanticAIModel:
             follow_redirects=False,  # a redirect would carry the key to another host
             trust_env=base_url is None,  # an explicit address is reached directly
         )
-        self._name, self._own_address, streams = name, base_url is not None, silence_seconds is not None
-        kind, _, called = name.partition(":")
-        self._model: ChatCompletions | LibraryModel
-        if kind == "openai-chat" and base_url:
-            self._model = ChatCompletions(
-                called,
-                self._http,
-                url=base_url,
-                key=api_key or "none",
-                max_tokens=max_output_tokens,
-                streams=streams,
-            )
-        else:
-            model = provider_model(
-                name, base_url=base_url, api_key=api_key, http=self._http, max_connections=max_connections
-            )
-            self._model = LibraryModel(model, max_tokens=max_output_tokens, streams=streams)
+        self._name, self._streams, self._own_address = name, silence_seconds is not None, base_url is not None
+        self._model = provider_model(
+            name, base_url=base_url, api_key=api_key, http=self._http, max_connections=max_connections
+        )
         self._errors: tuple[type[Exception], ...] = (
             ModelAPIError,
             UnexpectedModelBehavior,
             httpx2.HTTPError,
             *UNBUILT,
-            *client_errors(kind),
+            *client_errors(name.partition(":")[0]),
         )
+        self._settings = ModelSettings(
+            max_tokens=max_output_tokens, cache=True, **without_retries(self._model)
+        )
+        self._tools = ToolSets(self._model)
 
     @property
     def name(self) -> str:
@@ -101,19 +111,19 @@ class PydanticAIModel:
 
     async def close(self) -> None:
         """Close the connections."""
-        if isinstance(self._model, LibraryModel):
-            await self._model.close()
+        await close_model(self._model)
         await self._http.aclose()
 
     async def ask(self, request: ModelRequest) -> Reply:
         """Make one call. The deadline of the request covers all of it."""
-        # The tools stay in every request: they are part of the cached prefix.
-        choice: ToolChoice = "auto" if request.tools_allowed else self._only_the_answer(request.tools)
+        settings = ModelSettings(**self._settings)
+        if not request.tools_allowed:  # the tools stay in the request: they are part of the cached prefix
+            settings["tool_choice"] = self._only_the_answer(request.tools)
         call = CallState()
         token = CALL.set(call)
         try:
             async with asyncio.timeout(request.deadline_seconds):
-                response = await self._model.call(request, choice)
+                response = await self._call(request, settings)
             return reply_of(response, configured_name=self._name, turn=len(request.turns))
         except TimeoutError as e:
             message = f"no answer within {request.deadline_seconds:.0f} s"
@@ -132,8 +142,28 @@ class PydanticAIModel:
         answers = [tool.name for tool in tools if tool.is_answer]
         if not answers:
             return "none"
-        can_be_forced = isinstance(self._model, LibraryModel) and self._model.can_be_forced
+        can_be_forced = self._model.profile.get("supports_forced_tool_choice", True)
         return answers if can_be_forced and not self._own_address else "auto"
+
+    async def _call(self, request: ModelRequest, settings: ModelSettings) -> ModelResponse:
+        messages = provider_messages(request.system, request.turns)
+        tools = self._tools.parameters(request.tools)
+        if not self._streams:
+            return await model_request(
+                self._model, messages, model_settings=settings, model_request_parameters=tools
+            )
+        streaming = model_request_stream(
+            self._model, messages, model_settings=settings, model_request_parameters=tools
+        )
+        async with streaming as pieces:
+            async for _ in pieces:
+                pass
+        response = pieces.get()
+        # A body that just ends is no transport error, and the library fills in a missing reason.
+        said = response.provider_details or {}
+        if response.state != "complete" or not (said.get("finish_reason") or said.get("refusal")):
+            raise Retry(RetryReason.MODEL_UNAVAILABLE, "the answer was cut: it does not say why it ends")
+        return response
 
 
 def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
@@ -152,3 +182,27 @@ def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
     return GiveUp(
         GiveUpReason.MODEL_REJECTED_REQUEST, f"the request cannot be written: {what}"[:MAX_ERROR_CHARS]
     )
+
+
+def provider_messages(system: str, turns: Sequence[Turn]) -> list[ModelMessage]:
+    """The conversation in pydantic-ai's types. `instructions` is repeated on every request, as the library
+    wants.
+    """
+    return [_provider_message(system, turn) for turn in turns]
+
+
+def _provider_message(system: str, turn: Turn) -> ModelMessage:
+    if isinstance(turn, Reply):
+        return ModelMessagesTypeAdapter.validate_json(turn.raw)[0]
+    parts: list[ModelRequestPart] = []
+    if isinstance(turn, UserTurn):
+        parts.append(UserPromptPart(turn.text))
+    else:
+        parts.extend(_tool_returns(turn))
+        if turn.note:
+            parts.append(UserPromptPart(turn.note))
+    return ProviderRequest(parts=parts, instructions=system)
+
+
+def _tool_returns(turn: ToolTurn) -> list[ToolReturnPart]:
+    return [ToolReturnPart(tool_name=r.name, content=r.content, tool_call_id=r.call_id) for r in turn.results]

@@ -88,6 +88,12 @@ def client_errors(kind: str) -> tuple[type[Exception], ...]:
     return ()
 
 
+async def close_model(model: Model) -> None:
+    """Close the connections that the model does not share with the others."""
+    if model.system == "groq":
+        await model.client.close()  # type: ignore[attr-defined]  # of this provider only
+
+
 def _legacy_client(max_connections: int) -> Any:
     """A client of httpx, for a provider whose own client does not take one of httpx2."""
     import httpx  # noqa: PLC0415
