@@ -199,6 +199,14 @@ async def test_a_complete_answer_is_read_whatever_is_missing_around_it(body):
     assert ("Done.", Finish.STOP) == (reply.text, reply.finish)
 
 
+@pytest.mark.parametrize("reason", ["abort", "error", "insufficient_system_resource"])
+async def test_an_answer_that_ends_for_an_unknown_reason_is_not_taken_for_complete(reason):
+    said = Said(body=json.dumps(completion(finish_reason=reason)).encode())
+    async with model_on(lambda request, number: said) as (model, _):
+        reply = await model.ask(asked(UserTurn("An incident.")))
+    assert ("Done.", Finish.OTHER) == (reply.text, reply.finish)
+
+
 MESSAGE = {
     "id": "m",
     "type": "message",

@@ -87,7 +87,7 @@ risk_factors contains {"score": 80, "reason": reason} if {
 		"delete", "remove", "purge", "wipe", "format", "restore", "recreate", "defrag", "shrink",
 		"drop", "destroy", "truncate", "erase", "prune", "reimage",
 	}
-	word in split(action, "_")
+	named(word)
 	not restores_configuration
 	reason := sprintf("%v is hard to undo", [action])
 }
@@ -213,8 +213,13 @@ replicas_checked if {
 
 takes_capacity if {
 	some word in {"decrease", "reduce", "lower", "downscale"}
-	word in split(action, "_")
+	named(word)
 }
+
+# The action is called so: one of its words, or how it begins (`deletepvc`).
+named(word) if startswith(action, word)
+
+named(word) if word in regex.split("[^a-z0-9]+", action)
 
 takes_capacity if {
 	some word in {"drain", "cordon", "evict", "suspend", "pause", "stop", "terminate"}

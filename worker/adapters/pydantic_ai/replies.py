@@ -73,9 +73,13 @@ def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Rep
 
 
 def _finish(response: ModelResponse, *, has_calls: bool) -> Finish:
-    if (response.provider_details or {}).get("refusal"):
+    details = response.provider_details or {}
+    if details.get("refusal"):
         return Finish.REFUSAL
-    finish = FINISH.get(response.finish_reason or "stop", Finish.OTHER)
+    unnamed = (
+        "stop" if details.get("finish_reason") is None else ""
+    )  # a reason that pydantic-ai does not know is no stop
+    finish = FINISH.get(response.finish_reason or unnamed, Finish.OTHER)
     if finish is Finish.STOP and has_calls:
         return Finish.TOOL_CALLS
     return finish
