@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from worker.app.settings import PREFIX, ConfigurationError, Settings, documentation, load
-from worker.app.settings.environment import MAX_SECRET_BYTES, read_secret_files, secrets
+from worker.app.settings.environment import MAX_SECRET_BYTES, read_secrets, secrets
 
 SECRET = "FAKE-hunter2"
 
@@ -36,7 +36,7 @@ def refusal(environment, **values):
 
 @pytest.mark.parametrize("secret", list(secrets()), ids=lambda secret: secret.variable)
 def test_every_secret_is_read_from_a_file(file, secret):
-    found = read_secret_files({secret.file_variable: str(file), "RCA_HTTP__PORT": "1"})
+    found = read_secrets({secret.file_variable: str(file), "RCA_HTTP__PORT": "1"})
     assert ({secret.group: {secret.field: SECRET}}, []) == found
 
 

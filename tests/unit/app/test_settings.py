@@ -263,6 +263,11 @@ def test_documented_defaults_are_read_as_the_defaults(environment):
     assert Settings() == load()
 
 
+def test_a_line_break_at_the_end_is_no_part_of_a_secret(environment):
+    """Such as `echo KEY | base64` leaves in a Secret."""
+    assert SECRET == loaded(environment, LLM__API_KEY=f"{SECRET}\n").llm.api_key.get_secret_value()
+
+
 def test_no_default_of_a_secret_is_documented():
     secrets = [
         f"{PREFIX}{group}__{name}".upper()

@@ -122,10 +122,10 @@ class SettingName:
 def load() -> Settings:
     """Settings from the environment. Raises ConfigurationError with every mistake at once."""
     problems = list(_unknown_names(os.environ))
-    from_files, unreadable = read_secret_files(os.environ)
+    read, unreadable = read_secrets(os.environ)
     problems += unreadable
     try:
-        settings = Settings(**from_files)  # type: ignore[arg-type]  # pydantic-settings merges it into the groups
+        settings = Settings(**read)  # type: ignore[arg-type]  # pydantic-settings merges it into the groups
     except ValidationError as e:
         # While a secret is missing only because of its file, errors between settings mean nothing.
         errors = [error for error in e.errors() if error["loc"] or not unreadable]
@@ -206,7 +206,7 @@ def _problem(location: tuple[int | str, ...], message: str) -> str:
     return f"{PREFIX + '__'.join(map(str, location)).upper() if location else 'configuration'}: {own}"
 
 
-# -- secrets in files
+# -- secrets
 
 
 def secrets() -> Iterator[SettingName]:
@@ -214,30 +214,29 @@ def secrets() -> Iterator[SettingName]:
     return (name for name, field in _fields() if _is_secret(field))
 
 
-def read_secret_files(environment: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """(secrets by group and field, problems)."""
+def read_secrets(environment: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """(secrets in variables and files by group and field, problems). A line break at the end is no part of a secret."""
     given = {name.upper(): value for name, value in environment.items() if value}
     found: dict[str, dict[str, str]] = {}
     problems: list[str] = []
     for secret in secrets():
-        if secret.file_variable not in given:
-            continue
-        if secret.variable in given:
-            problems.append(f"{secret.file_variable}: {secret.variable} is set as well; keep one of them")
-            continue
-        try:
-            value = _read_secret(secret.file_variable, Path(given[secret.file_variable]))
-        except ConfigurationError as e:
-            problems.append(str(e))
-        else:
+        value = given.get(secret.variable, "")
+        if file := given.get(secret.file_variable):
+            if value:
+                problems.append(f"{secret.file_variable}: {secret.variable} is set as well; keep one of them")
+                continue
+            try:
+                value = _read_secret(secret.file_variable, Path(file))
+            except ConfigurationError as e:
+                problems.append(str(e))
+        if value := value.rstrip("\r\n"):
             found.setdefault(secret.group, {})[secret.field] = value
     return found, problems
 
 
 def _read_secret(variable: str, path: Path) -> str:
-    """The secret, without the line break that editors put at the end."""
-    text = read_text(variable, path, MAX_SECRET_BYTES).rstrip("\r\n")
-    if not text:
+    text = read_text(variable, path, MAX_SECRET_BYTES)
+    if not text.rstrip("\r\n"):
         raise ConfigurationError(f"{variable}: {path} is empty")
     return text
 
