@@ -52,9 +52,9 @@ async def test_a_server_that_was_restarted_is_found_again():
 @contextlib.contextmanager
 def hurried(catalog):
     """A deadline for calls that must not be answered; all others have plenty of time, for slow machines."""
-    catalog._database._seconds, patient = 0.3, catalog._database._seconds
+    catalog._seconds, patient = 0.3, catalog._seconds
     yield
-    catalog._database._seconds = patient
+    catalog._seconds = patient
 
 
 async def test_a_call_ends_at_its_deadline(url):

@@ -11,8 +11,13 @@ REASONS: Mapping[int, str] = {
     403: "Forbidden",
     404: "NotFound",
     405: "MethodNotAllowed",
+    409: "Conflict",
     410: "Expired",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
     503: "ServiceUnavailable",
+    504: "Timeout",
 }
 
 
