@@ -60,7 +60,7 @@ format: install ## Let ruff format the code
 schemas: install ## Generate schemas/v1 from the models
 	$(BIN)/python -m schemas.export
 
-bench: install ## Measure what an incident costs, and compare it with the targets (5 min; ROUNDS=5 for medians)
+bench: install ## Measure what an incident costs, and compare it with the targets (3 min; ROUNDS=5 for medians)
 	$(BIN)/python -m tests.bench --rounds $(ROUNDS)
 
 bench-parts: install ## Measure the parts one by one, PostgreSQL and the quality of searches
