@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.drills import broker, deaths, faults, garbage, load, machine, streams
+from tests.drills import broker, deaths, faults, garbage, load, machine, operators, streams
 from tests.drills.stage import Ground, ground
 from tests.drills.table import Drill, Outcome
 
@@ -204,6 +204,18 @@ DRILLS = (
         "the disk of the server is full (ENOSPC) with 4 runs in flight; freed, and the server restarted later",
         "readiness says so <= 15 s, lost 0",
         streams.disk_full,
+    ),
+    Drill(
+        "letters",
+        "2,000 dead letters are listed, `drop` and `replay` of one are repeated; a journal of 2,000 steps is read",
+        "all listed and read, a repeated command ends <= 10 s with code 1, replayed once (queued 1)",
+        operators.letters_and_steps,
+    ),
+    Drill(
+        "kind",
+        "the stream of results has another retention when a worker starts",
+        "readiness names it <= 15 s, calls 0; lost 0 once it is created anew",
+        operators.other_kind,
     ),
     Drill(
         "ack-wait",

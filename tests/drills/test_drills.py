@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from tests.drills import broker, deaths, faults, garbage, machine
+from tests.drills import broker, deaths, faults, garbage, machine, operators
 from tests.drills.stage import ground
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
@@ -40,6 +40,8 @@ DRILLS = {
     "a bad model": lambda on: faults.bad_model(on, incidents=6, workers=1),
     "a wrong clock": lambda on: machine.wrong_clock(on, incidents=1),
     "few open files": lambda on: machine.few_files(on, incidents=8),
+    "letters and a long journal": lambda on: operators.letters_and_steps(on, number=20),
+    "a stream of another kind": operators.other_kind,
     "generated bodies": lambda on: garbage.generated_bodies(on, bodies=1_000, by_hypothesis=50, sample=100),
 }
 
