@@ -17,7 +17,6 @@ from worker.domain.values.workflows import Workflow
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 R = Remedy
 NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
-    (r"^(?:decrease|reduce|lower|shrink|disable|suspend|pause|stop|add taint|taint)\b", frozenset()),
     (r"^restart (?!kubelet|node|container runtime)", frozenset({R.RESTART})),
     (r"pull secret|registry (?:secret|credential)", frozenset({R.REFRESH_PULL_SECRET})),
     (r"(?:rotate|refresh|renew) (?:credential|secret|password)", frozenset({R.ROTATE_CREDENTIALS})),
@@ -56,6 +55,8 @@ NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
 )  # fmt: skip
 
 
+OPPOSITE = re.compile(r"^(?:decrease|reduce|lower|shrink|disable|suspend|pause|stop|add taint|taint)\b")
+"""Actions that take something away. They fit no finding, whatever the workflow declares."""
 EDITING = frozenset(
     {R.ROLL_BACK, R.PATCH_CONFIGURATION, R.RESTORE_CONFIGURATION, R.FIX_IMAGE, R.INCREASE_MEMORY, R.INCREASE_CPU, R.FIX_PROBE}
 )  # fmt: skip
@@ -74,8 +75,14 @@ class ProposedAction:
 
 def remedies_of(action_type: str) -> frozenset[Remedy]:
     """The kinds of remedy that the name of an action type means; empty for a name that is not understood."""
-    words = " ".join(WORD.findall(action_type)).lower()
+    words = _words(action_type)
+    if OPPOSITE.search(words):
+        return frozenset()
     return next((found for pattern, found in NAMES if re.search(pattern, words)), frozenset())
+
+
+def _words(action_type: str) -> str:
+    return " ".join(WORD.findall(action_type)).lower()
 
 
 def misfit(
@@ -84,7 +91,8 @@ def misfit(
     """Return why the action does not fit, else "". `gitops`: a GitOps tool owns the changed object."""
     offered = _narrowed(remedies_of(action.workflow.action_type), action, replicas_now)
     name = action.workflow.action_type
-    strange = "" if _declared_for(action.workflow, finding) else f"{name} does not act on {finding.cause}"
+    declared = _declared_for(action.workflow, finding) and not OPPOSITE.search(_words(name))
+    strange = "" if declared else f"{name} does not act on {finding.cause}"
     wrong = _unfit(offered, action, finding, gitops=gitops) if offered else strange
     if wrong:
         return wrong

@@ -126,9 +126,10 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
     owner, pods = owner_of(manifest), pods_of(facts, ref)
     also = (*((owner,) if owner else ()), *map(reference, pods[-1:]))
     parts = [c for p in pods for c in containers(p)]
-    ends = {whole(ended.get("exitCode")) for c in parts if (ended := c.terminated or c.last)}
-    crashed = ends - {0, *KILLED}
-    if reason == "DeadlineExceeded" and not crashed:
+    ended = [last for c in parts if (last := c.terminated or c.last)]
+    ends = {whole(last.get("exitCode")) for last in ended}
+    crashed = ends - {0, *KILLED}  # a pod is killed at the deadline, too
+    if reason == "DeadlineExceeded" and not crashed and all(e.get("reason") != "OOMKilled" for e in ended):
         worked = ends or any(c.running for c in parts)
         remedies = {Remedy.EXTEND_DEADLINE} if worked else set()
         yield _finding(Cause.JOB, ref, f"{ref} exceeded its deadline", remedies, (reason,), also)
@@ -146,11 +147,11 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
 
 
 def superseded(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Diagnosis | None:
-    """A failed Job of an owner whose later Job has succeeded: it and its pods are a record of the past."""
+    """A failed Job of a CronJob whose later Job has succeeded: it and its pods are a record of the past."""
     owner, stated, made = owner_of(manifest), condition(manifest, "Failed"), created(manifest)
     failed = moment(stated.get("lastTransitionTime"))
-    if owner is None or not holds(manifest, "Failed"):
-        return None
+    if owner is None or owner.kind != "CronJob" or not holds(manifest, "Failed"):
+        return None  # Jobs of another owner do different work
     worked = moment(dig(facts.get(owner), "status", "lastSuccessfulTime"))
     jobs = facts.list("Job", owner.namespace).items
     siblings = [j for j in jobs if owner_of(j) == owner and holds(j, "Complete")]
@@ -266,7 +267,7 @@ def held_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     paused = ref.kind == "Deployment" and dig(manifest, "spec", "paused") is True and not updated
     if paused or (ref.kind == "Job" and dig(manifest, "spec", "suspend") is True):
         told = f"{ref} is {'paused: its newest template is not rolled out' if paused else 'suspended'}"
-        yield _finding(Cause.SUSPENDED, ref, told, {Remedy.RESUME} if paused else ())
+        yield _finding(Cause.SUSPENDED, ref, told)  # which somebody decided: no remedy
     partition = whole(dig(manifest, "spec", "updateStrategy", "rollingUpdate", "partition"))
     current, update = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
     if ref.kind == "StatefulSet" and partition and current != update:

@@ -39,6 +39,7 @@ from worker.domain.diagnosis.structure import (
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
+FROM_ANNOTATION = "use-annotation"  # the port of a backend that is no Service (AWS Load Balancer Controller)
 MAX_PODS = 3
 METRICS_SERVER = ref_to("Deployment", "metrics-server", "kube-system")
 RESOURCE_METRICS = (ref_to("APIService", "v1beta1.metrics.k8s.io"), METRICS_SERVER)
@@ -200,7 +201,8 @@ def _of_workload(
         idle, when = services.idle_finding(manifest, ref), changed(manifest)
         if idle and controllers.scaled_by_another(facts, ref):
             idle = None
-        if idle and (signal or when == created(manifest) or lately(facts, when)):
+        untold = when == created(manifest) and not dig(manifest, "metadata", "managedFields")
+        if idle and (signal or untold or lately(facts, when)):
             yield idle
         elif idle:  # its dependents have lived without it
             yield replace(idle, strength=Strength.SYMPTOM, remedies=frozenset())
@@ -333,7 +335,8 @@ def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examine
     rules = mappings(dig(manifest, "spec", "rules"))
     paths = [dig(manifest, "spec", "defaultBackend")]
     paths += [dig(path, "backend") for rule in rules for path in mappings(dig(rule, "http", "paths"))]
-    named = dict.fromkeys(text(dig(p, "service", "name")) for p in paths)
+    asked = [s for p in paths if dig(s := mapping(dig(p, "service")), "port", "name") != FROM_ANNOTATION]
+    named = dict.fromkeys(text(s.get("name")) for s in asked)
     backends = [ref_to("Service", n, ref.namespace) for n in named if n]
     absent = [s for s in backends if facts.presence(s) is Presence.ABSENT]
     if absent:

@@ -73,7 +73,8 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
     rollout = rollout_of(failing.facts, workload)
     changed = rollout and rollout.touches("image", container=container.name)
     is_new = bool(rollout and changed and _came_with(failing, rollout))
-    if problem is ImageProblem.ABSENT_OR_DENIED and not is_new:
+    before = rollout or was_available(failing.facts, workload)
+    if problem is ImageProblem.ABSENT_OR_DENIED and before and not is_new:
         problem = ImageProblem.UNAUTHORIZED  # the same image could be pulled before
     remedies = set(IMAGE_REMEDIES.get(problem, frozenset()))
     secrets: list[ObjectRef] = []

@@ -66,7 +66,7 @@ def _pending(
         given = dig(manifest, "spec", "storageClassName") is not None
         why = "asks for none" if given else "names none, and the cluster has no default one"
         told = f"{claim} stays Pending without a StorageClass: it {why}, and no volume fits it"
-        yield _finding(claim, also, told, set() if given else {Remedy.RECREATE_CLAIM})
+        yield _finding(claim, also, told, set())  # the same claim would stay Pending again
     if name and presence is Presence.ABSENT:
         told = f"{claim} asks for StorageClass {name}, which does not exist"
         yield _finding(claim, (*also, storage_class), told, {Remedy.RECREATE_CLAIM})

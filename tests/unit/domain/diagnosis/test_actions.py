@@ -50,9 +50,9 @@ def finding(**fields):
     return Diagnosis(fields.pop("cause", Cause.CONTROLLER), API, "It is broken.", **fields)
 
 
-def other(signal="Broken", component="apps/v1/Deployment"):
+def other(signal="Broken", component="apps/v1/Deployment", action_type="Frobnicate"):
     return ProposedAction(
-        Workflow("x-v1", "Frobnicate", labels={"signal_type": (signal,), "component": (component,)}), (API,)
+        Workflow("x-v1", action_type, labels={"signal_type": (signal,), "component": (component,)}), (API,)
     )
 
 
@@ -71,8 +71,9 @@ def test_an_action_on_something_else_does_not_fit():
 @pytest.mark.parametrize(
     "action_type", ["DecreaseMemoryLimits", "reduce_cpu", "LowerHPAMax", "TaintNode", "DisableHPA"]
 )
-def test_names_of_opposite_actions(action_type):
+def test_opposite_actions_fit_nothing_even_if_declared(action_type):
     assert remedies_of(action_type) == frozenset()
+    assert misfit(other(action_type=action_type), finding(signals=("broken",)))
 
 
 @pytest.mark.parametrize(

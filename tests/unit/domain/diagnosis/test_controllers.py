@@ -160,12 +160,23 @@ async def test_a_job_that_failed_before_a_later_one_succeeded():
     assert not (await judged(nightly, late, done, worked, about=nightly, claim=extend)).borne_out
 
 
-async def test_a_job_whose_pods_crash_needs_no_later_deadline():
+@pytest.mark.parametrize(("reason", "code"), [("Error", 1), ("OOMKilled", 137)])
+async def test_a_job_whose_pods_crash_needs_no_later_deadline(reason, code):
     late = job(**failed("DeadlineExceeded"))
-    worked = pod("once-x", owner=late, status={**crashing("Error", 1), "phase": "Failed"})
-    found = await first(late, worked, about=late)
-    assert (found.object, found.remedies) == (reference(late), frozenset())
-    assert "exit code 1" in found.sentence
+    worked = pod("once-x", owner=late, status={**crashing(reason, code), "phase": "Failed"})
+    extend = claim(late, "ExtendJobDeadline")
+    assert not (await judged(late, worked, about=late, claim=extend)).borne_out
+
+
+async def test_jobs_of_another_owner_than_a_cron_job_do_different_work():
+    owner = obj("Workflow", "release", api_version="argoproj.io/v1alpha1")
+    migrate = job("migrate", **failed("BackoffLimitExceeded"))
+    seed = job("seed", conditions=[{"type": "Complete", "status": "True"}])
+    for one, when in ((migrate, "2026-06-02T01:00:00Z"), (seed, "2026-06-02T01:00:05Z")):
+        made = obj("Job", one["metadata"]["name"], owner=owner)["metadata"]
+        one["metadata"] |= made | {"creationTimestamp": when}
+    found = await first(owner, migrate, seed, about=migrate)
+    assert found.strength is not Strength.SYMPTOM
 
 
 @pytest.mark.parametrize(
@@ -191,7 +202,8 @@ async def test_what_is_held_on_purpose():
     assert (found.cause, found.remedies) == (Cause.SUSPENDED, frozenset())
     api = workload(status=running())
     api[0]["spec"]["paused"], api[0]["status"] = True, {"updatedReplicas": 0}
-    assert (await first(*api, about=api[0])).remedies == {Remedy.RESUME}
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.remedies) == (Cause.SUSPENDED, frozenset())
     api[0]["status"] = {"updatedReplicas": 1}
     assert await findings(*api, about=api[0]) == ()
 
@@ -346,6 +358,13 @@ async def test_an_ingress_without_its_service(names, strength):
     found = await first(front, service("api"), *workload(status=running()), about=front)
     assert (found.object, found.strength) == (reference(front), strength)
     assert found.blames(ref_to("Service", "web", "shop"))
+
+
+async def test_a_backend_from_an_annotation_is_no_service():
+    backend = {"service": {"name": "ssl-redirect", "port": {"name": "use-annotation"}}}
+    front = obj("Ingress", "web", api_version="networking.k8s.io/v1",
+                spec={"rules": [{"http": {"paths": [{"backend": backend}]}}]})  # fmt: skip
+    assert await findings(front, about=front) == ()
 
 
 async def test_an_ingress_whose_certificate_has_expired():
