@@ -21,8 +21,8 @@ from worker.adapters.file_catalog import FileCatalog, lint
 from worker.domain.intake.decode import Decoded, decode
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.workflows import SelectionContext, Workflow
+from worker.domain.verdict.checks.parameters import check_values
 from worker.domain.verdict.checks.report import CheckReport
-from worker.domain.verdict.checks.workflow import check_values
 from worker.sandbox.cluster_files import find_logs, read_objects
 from worker.sandbox.cluster_store import ListOptions, Snapshot
 

@@ -1,6 +1,4 @@
-"""Chains of audit events as workers publish them, and what is done to them by somebody who may write to the
-stream.
-"""
+"""Chains of audit events as workers publish them, and what is done to them by somebody who may write to the stream."""
 
 from __future__ import annotations
 
@@ -15,9 +13,9 @@ from schemas.chain import UNSEALED, genesis
 from schemas.failure import DeadLetterReason
 from schemas.taxonomy import RequestKind
 from tests.fakes.messages import NOON
-from worker.domain.audit.chains import finished, record_of
 from worker.domain.audit.check import AuditCheck
 from worker.domain.audit.findings import AuditFacts, Report, StoredResult
+from worker.domain.audit.record import finished, record_of
 from worker.domain.values.ports import SignatureCheck, Signer
 
 LATER = NOON + timedelta(days=3)

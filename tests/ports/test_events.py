@@ -20,7 +20,7 @@ from tests.fakes.memory_nats import MemoryEvents
 from tests.fakes.messages import NOON, dead, new_id, refused, resumed_event, review_result
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats.publish import NatsEvents, header_value
-from worker.domain.audit.chains import record_of
+from worker.domain.audit.record import record_of
 from worker.domain.values.errors import Unavailable
 
 

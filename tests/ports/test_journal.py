@@ -21,7 +21,7 @@ from tests.nats_servers import connect, provisioned
 from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.journal_format import CHAINED, INLINE_BYTES, PACKED, PLAIN, STEP_BYTES
 from worker.adapters.nats.stream import FencedStream
-from worker.domain.audit.chains import record_of
+from worker.domain.audit.record import record_of
 from worker.domain.journal.steps import FAILED, RELEASED, count, done, flaw, paid, usable
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Step
@@ -218,9 +218,7 @@ async def test_an_append_that_was_cancelled_after_the_server_had_it_is_found(cas
 
 
 async def test_a_claim_whose_ack_was_lost_is_worth_nothing_once_another_run_has_begun(case):
-    """A server that was away hands the request out again before the first run hears that its claim was
-    stored.
-    """
+    """A server that was away hands the request out again before the first run hears that its claim was stored."""
     key, journal = request_key(new_id()), journal_on(case)
     run = await journal.open(key, "stale")
     await run.append(BEGIN)

@@ -22,7 +22,7 @@ from worker.adapters.nats.journal_format import (
     is_large,
     read_head,
 )
-from worker.domain.audit.chains import record_of
+from worker.domain.audit.record import record_of
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, LLM, TOOLS, UNREADABLE
 

@@ -8,7 +8,7 @@ from tests.fakes.fixed_clock import FixedClock
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.adapters.nats.stream import UNCONFIRMED, FencedStream
-from worker.adapters.nats.stream_info import StreamFaults
+from worker.adapters.nats.stream_faults import StreamFaults
 from worker.app.server_clock import ServerClock
 from worker.app.stream_watch import StreamWatch
 from worker.domain.values.errors import Unavailable

@@ -14,8 +14,8 @@ from tests.eval_corroboration import load_catalog
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.values.objects import Manifest
 from worker.domain.values.workflows import Workflow
+from worker.sandbox.cluster_admission import admitted
 from worker.sandbox.cluster_files import find_logs, read_objects
-from worker.sandbox.cluster_store import admitted
 
 SCENARIOS = Path(__file__).parents[1] / "analyst_scenarios"
 MAX_LOG = 60_000

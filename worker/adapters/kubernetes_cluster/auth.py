@@ -30,7 +30,7 @@ UNREADABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, A
 TOKEN = "BearerToken"  # noqa: S105 - the library's name for the header, not a token
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False, repr=False)
 class ClusterCredentials:
     """The client configuration of one cluster, with credentials that are kept fresh.
 

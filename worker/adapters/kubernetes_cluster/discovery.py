@@ -50,7 +50,7 @@ class _CachedDocument:
     read_number: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Discovery:
     """Kinds of one cluster. Documents are kept for `keep_seconds`; missing kinds are cached as well.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from worker.domain.audit.chains import read_record
+from worker.domain.audit.record import read_record
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import BEGIN, END, FINISHED, UNREADABLE
 

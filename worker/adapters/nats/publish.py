@@ -24,7 +24,7 @@ from schemas.subjects import (
 )
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats.stream import FencedStream, StoredMessage
-from worker.adapters.nats.stream_info import StreamFaults
+from worker.adapters.nats.stream_faults import StreamFaults
 from worker.domain.values.delays import BROKER_PATIENCE_SECONDS, LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import AuditRecord

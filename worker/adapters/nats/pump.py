@@ -70,9 +70,10 @@ class Pump:
 
     With `removes_acked`, for a work queue, a message is settled only while the stream still holds that very
     message. `after_outage`: the broker was away before, so the first pull waits as after a reconnect. No
-    message is requested while `admit` waits, which returns True if it had to wait. At most `lane.slots`
-    messages are ever out at the server. `ack_wait_seconds` is the durable's; a handler that raises without a
-    decision is retried after `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
+    message is requested while `admit` waits, which returns True if it had to wait. At most `lane.slots` messages
+    are ever out at the server.
+    `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after
+    `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
     """
 
     def __init__(

@@ -34,7 +34,8 @@ from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 from pydantic import ValidationError
 
 from schemas.permissions import API
-from worker.adapters.nats.stream_info import ConsumerState, StreamExtent, StreamFaults, StreamInfo
+from worker.adapters.nats.stream_faults import StreamFaults
+from worker.adapters.nats.stream_info import ConsumerState, StreamExtent, StreamInfo
 from worker.domain.values.delays import BROKER_PATIENCE_SECONDS
 from worker.domain.values.errors import Unavailable
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from schemas.analysis import AnalysisResult
     from schemas.audit import AuditEvent
     from worker.adapters.nats.stream_info import ConsumerState
+    from worker.app.board import Board
     from worker.app.operations import Operations
-    from worker.app.steps import Board
 
 REFRESH_SECONDS = 0.5
 LANES_SECONDS = 2.0
@@ -126,7 +126,7 @@ def _short(text: str) -> str:
 async def _live(console: Console, operations: Operations, events: asyncio.Queue[AuditEvent]) -> None:
     from rich.live import Live
 
-    from worker.app.steps import Board
+    from worker.app.board import Board
 
     board, lanes = Board(), await operations.lanes()
     loop = asyncio.get_running_loop()

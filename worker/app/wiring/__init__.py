@@ -22,7 +22,7 @@ from worker.adapters.nats.publish import NatsEvents, NatsResults
 from worker.adapters.nats.pump import LaneConsumer
 from worker.adapters.nats.stored import NatsCancellations, NatsRecordings, NatsRequests
 from worker.adapters.nats.stream import FencedStream
-from worker.adapters.nats.stream_info import StreamFaults
+from worker.adapters.nats.stream_faults import StreamFaults
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.closing import Closing, OutcomeCheck

@@ -4,8 +4,6 @@ event).
 A worker that takes a request over publishes earlier events again, with the same bytes. Otherwise events come
 in the order of their numbers, because each is confirmed before the next one is published. So an early event
 shows at once that others are missing or were moved.
-
-An event is canonical JSON, so that every run publishes the same bytes.
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from schemas.audit import ENDS, AuditEvent, Signature
-from schemas.chain import canonical, event_hash, genesis, head_text, sealed
+from schemas.audit import ENDS
+from schemas.chain import canonical, event_hash, genesis, head_text
 from worker.domain.audit.findings import AuditFinding, ChainProblem
-from worker.domain.values.ports import AuditRecord, Signer
 
 HASH_BYTES: Final = 32
 MAX_SEQUENCE: Final = 1_000_000
@@ -201,41 +198,3 @@ def _time(text: str) -> datetime:
     if time.tzinfo is None:
         raise ValueError("an event needs a time with an offset")
     return time
-
-
-def record_of(event: AuditEvent) -> AuditRecord:
-    """An event as it is published."""
-    return AuditRecord(
-        event.event_id,
-        event.event_type,
-        event.request_key,
-        event.sequence,
-        canonical(event.model_dump(mode="json")),
-        event.chain,
-        event.hash,
-    )
-
-
-def finished(event: AuditEvent, signer: Signer | None) -> AuditEvent:
-    """The event with its hash, signed if it ends a chain and there is a signer."""
-    if signer is not None and event.event_type in ENDS:
-        value = base64.b64encode(signer.sign(head_text(event.model_dump(mode="json")))).decode()
-        event = event.model_copy(update={"signature": Signature(key_id=signer.key_id, value=value)})
-    return sealed(event)
-
-
-def read_record(body: bytes) -> AuditRecord:
-    """A stored event, perhaps of another version: only the fields for headers and chain are read.
-
-    Raises ValueError for anything that is not an event.
-    """
-    try:
-        event: Any = json.loads(body)
-        names = event["event_id"], event["event_type"], event["request_key"]
-        sequence = event["sequence"]
-        links = event.get("chain", ""), event.get("hash", "")
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as e:
-        raise ValueError(f"no audit event: {e!r}") from e
-    if not all(isinstance(name, str) for name in (*names, *links)) or not isinstance(sequence, int):
-        raise ValueError("no audit event: an id, a type, a key and a sequence are needed")
-    return AuditRecord(*names, sequence, body, *links)

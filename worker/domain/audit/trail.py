@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from schemas import audit
 from schemas.chain import UNSEALED, genesis
 from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
-from worker.domain.audit.chains import finished, record_of
+from worker.domain.audit.record import finished, record_of
 from worker.domain.audit.redacted import NAME_CHARS, preview, redacted
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.untrusted.evidence import one_line

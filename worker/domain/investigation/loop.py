@@ -19,9 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from worker.domain.investigation.models.shrink import expected_tokens, fitted, prefix_chars, shrunk
-from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
-from worker.domain.investigation.opening import (
+from worker.domain.investigation.corrections import (
     MAX_CALLS_PER_REPLY,
     NOT_RUN,
     TOO_MANY,
@@ -29,6 +27,8 @@ from worker.domain.investigation.opening import (
     correction,
     refusals,
 )
+from worker.domain.investigation.models.shrink import expected_tokens, fitted, prefix_chars, shrunk
+from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
 from worker.domain.investigation.steps import (
     ASKED,
     SAVED_REFUSAL,

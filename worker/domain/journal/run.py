@@ -25,7 +25,8 @@ from schemas.analysis import AnalysisResult, Approval
 from schemas.incident import Signal
 from worker.domain.audit.trail import AuditTrail
 from worker.domain.intake.accepted import AcceptedRequest
-from worker.domain.investigation.opening import NOT_RUN, OPENING_STEP, TOO_MANY, Opening
+from worker.domain.investigation.corrections import NOT_RUN, TOO_MANY
+from worker.domain.investigation.opening import OPENING_STEP, Opening
 from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.investigation.steps import ASKED, SAVED_REFUSAL, SAVED_TOOLS, SavedRefusal
 from worker.domain.journal.second_view import SECOND_VIEW_STEP

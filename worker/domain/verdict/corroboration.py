@@ -2,11 +2,6 @@
 
 It runs only after the answer, so that none of it reaches the model before. Its reads become evidence, so that
 an approver sees them.
-
-It also says where the values of parameters come from: code, the catalog, or the model alone. Code sets the
-values that name the target. It checks those that it can compute from the finding that confirms the answer:
-the revision, names of the objects in question, and sizes, which may grow to at most twice their present
-value.
 """
 
 from __future__ import annotations
@@ -15,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from schemas.analysis import (
     Corroboration,
@@ -23,22 +17,19 @@ from schemas.analysis import (
     DiagnosedCause,
     ParameterOrigin,
 )
-from worker.domain.cluster.fields import dig, name_of, stamp
-from worker.domain.cluster.quantities import quantity
-from worker.domain.diagnosis.actions import ProposedAction, remedies_of
-from worker.domain.diagnosis.causes import Diagnosis, Remedy, Strength
+from worker.domain.cluster.fields import stamp
+from worker.domain.diagnosis.actions import ProposedAction
+from worker.domain.diagnosis.causes import Diagnosis, Strength
 from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, Doubt, corroborate, diagnose
 from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
 from worker.domain.diagnosis.settled import settled_since
-from worker.domain.diagnosis.structure import container_specs, pod_spec_of, pods_of, sick_containers
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
-from worker.domain.values.workflows import Parameter
 from worker.domain.verdict.approval.factors import FactorCode
-from worker.domain.verdict.checks.targets import target_part
+from worker.domain.verdict.origins import parameter_origins
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 
 SOURCE = "corroboration"
@@ -46,15 +37,6 @@ MAX_CAUSES = 5
 WHOLE = re.compile(r"-?[0-9]{1,9}")
 UNDECIDED = frozenset({Doubt.NO_CAUSE_STATED, Doubt.AMBIGUOUS, Doubt.UNKNOWN})
 """Doubts with which the finding is about the answer's own object, but does not suffice."""
-MAX_GROWTH = 2.0
-"""How many times its present value a size may reach and still count as checked by code."""
-RESOURCES = {Remedy.INCREASE_MEMORY: "memory", Remedy.INCREASE_CPU: "cpu"}
-FIELDS = {
-    Remedy.SCALE_UP: ("REPLICA", ("spec", "replicas")),
-    Remedy.RAISE_AUTOSCALER: ("REPLICA", ("spec", "maxReplicas")),
-    Remedy.EXPAND_VOLUME: ("SIZE", ("spec", "resources", "requests", "storage")),
-}
-"""A word in the name of the parameter, and where the target has the present value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,115 +225,3 @@ def _cause(finding: Diagnosis) -> DiagnosedCause:
 def _nothing_stated(signal: ObjectRef) -> DiagnosedCause:
     told = f"No state that could be read of {signal}, or of the objects it depends on, shows a cause."
     return DiagnosedCause(cause="none_stated", object=named(signal), summary=told)
-
-
-def parameter_origins(
-    accepted: Accepted, finding: Diagnosis | None, facts: ClusterFacts
-) -> dict[str, ParameterOrigin]:
-    """The origin of each parameter. `finding` confirms the answer; without one, code has nothing to check
-    against.
-
-    A value equal to the catalog's default is the catalog's, whoever wrote it down. But a default that changes
-    nothing for the better here, given or left out, is the model's choice: it chose the workflow.
-    """
-    if accepted.workflow is None:
-        return {}
-    check = _Check(accepted, finding, facts) if finding else None
-    origins = {}
-    for name, value in _values(accepted).items():
-        harmless = check is None or not check.misses(name.upper(), value)
-        if target_part(name) or (check is not None and check.holds(name.upper(), value)):
-            origin = ParameterOrigin.CODE
-        elif harmless and _is_default(accepted.workflow.parameter(name), value):
-            origin = ParameterOrigin.CATALOG_DEFAULT
-        else:
-            origin = ParameterOrigin.MODEL
-        if name in accepted.parameters or not harmless:
-            origins[name] = origin
-    return origins
-
-
-def _values(accepted: Accepted) -> dict[str, Any]:
-    """The values with which the workflow would run, defaults included."""
-    declared = accepted.workflow.parameters if accepted.workflow else ()
-    return {p.name: p.default for p in declared if p.default is not None} | dict(accepted.parameters)
-
-
-def _is_default(declared: Parameter | None, value: Any) -> bool:
-    return declared is not None and declared.default is not None and value == declared.default
-
-
-@dataclass(frozen=True, slots=True)
-class _Check:
-    accepted: Accepted
-    finding: Diagnosis
-    facts: ClusterFacts
-
-    @property
-    def target(self) -> ObjectRef:
-        return self.accepted.target or self.finding.object
-
-    def holds(self, name: str, value: Any) -> bool:
-        """True if code computes this value, too, or a range that contains it."""
-        if not isinstance(value, str | int | float):
-            return False
-        if "CONTAINER" in name:
-            return value in self.containers()
-        named = value in {ref.name for ref in self.finding.subjects}
-        return (
-            named
-            or ("REVISION" in name and str(value) in {str(self.finding.revision), "0"})
-            or self.grows(name, value)
-        )
-
-    def grows(self, name: str, value: Any) -> bool:
-        """True if the value is more than what the target has now, and at most the double; of nothing, one."""
-        now, wanted = self.now(name), quantity(value)
-        return now is not None and wanted is not None and now < wanted <= (now * MAX_GROWTH or 1)
-
-    def misses(self, name: str, value: Any) -> bool:
-        """True if the value is known to mend nothing: it names another container, or a size that does not
-        grow.
-        """
-        if "CONTAINER" in name:
-            return bool(self.containers()) and value not in self.containers()
-        if not isinstance(value, str) and "REPLICA" not in name and "FACTOR" not in name:
-            return False  # a number whose unit is not known
-        now, wanted = self.now(name), quantity(value)
-        return now is not None and wanted is not None and wanted <= now
-
-    def now(self, name: str) -> float | None:
-        """Return what the target has now of the size that the parameter sets; None if it sets none, or if
-        that is not known.
-        """
-        workflow = self.accepted.workflow
-        remedies = remedies_of(workflow.action_type) & self.finding.remedies if workflow else ()
-        for remedy in remedies:
-            if remedy in RESOURCES and RESOURCES[remedy].upper() in name:
-                return 1.0 if "FACTOR" in name else quantity(self.limit(RESOURCES[remedy]))
-            word, path = FIELDS.get(remedy, ("", ()))
-            if word and word in name:
-                return quantity(dig(self.facts.get(self.target), *path))
-        return None
-
-    def limit(self, resource: str) -> Any:
-        """The limit of the container that the answer names, or of the only one."""
-        given = [value for name, value in _values(self.accepted).items() if "CONTAINER" in name.upper()]
-        specs = self.specs()
-        chosen = [spec for spec in specs if spec.get("name") in given] if given else specs
-        return dig(chosen[0], "resources", "limits", resource) if len(chosen) == 1 else None
-
-    def containers(self) -> set[str]:
-        """The container that the finding is about, else those that something is wrong with; without any, the
-        only one.
-        """
-        if self.finding.container:
-            return {self.finding.container}
-        pods = pods_of(self.facts, self.target)
-        sick = {container.name for pod in pods for container in sick_containers(pod)}
-        names = {str(spec.get("name")) for spec in self.specs()}
-        return sick & names or (names if len(names) == 1 else set())
-
-    def specs(self) -> list[dict[str, Any]]:
-        manifest = self.facts.get(self.target)
-        return container_specs(pod_spec_of(manifest)) if manifest and name_of(manifest) else []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schemas.audit import AuditEvent
 from tests.fakes.messages import resumed_event
-from worker.domain.audit.chains import read_record, record_of
+from worker.domain.audit.record import read_record, record_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

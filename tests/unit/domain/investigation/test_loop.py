@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_model import USAGE, MemoryModel, calls, says
-from worker.domain.investigation.loop import Investigation, Judged, investigate
-from worker.domain.investigation.opening import (
+from worker.domain.investigation.corrections import (
     MAX_CALLS_PER_REPLY,
     NOT_RUN,
     NOT_RUN_BESIDE_ANSWER,
     TOO_MANY,
     WRAP_UP,
 )
+from worker.domain.investigation.loop import Investigation, Judged, investigate
 from worker.domain.investigation.toolbox.toolbox import Remembered
 from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.conversation import (

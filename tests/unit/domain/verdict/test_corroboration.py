@@ -10,7 +10,8 @@ from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.workflows import Parameter, ParameterType, Workflow
 from worker.domain.verdict.answers.answer import Answer
-from worker.domain.verdict.corroboration import Corroborated, claim_of, parameter_origins, told
+from worker.domain.verdict.corroboration import Corroborated, claim_of, told
+from worker.domain.verdict.origins import parameter_origins
 from worker.domain.verdict.verdict import Accepted
 
 API = ObjectRef("Deployment", "api", "shop", "apps/v1")

@@ -14,7 +14,7 @@ from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Parameter, Workflow
 from worker.domain.verdict.answers.answer import Answer
-from worker.domain.verdict.corroboration import parameter_origins
+from worker.domain.verdict.origins import parameter_origins
 from worker.domain.verdict.verdict import Accepted
 
 CODE, DEFAULT, MODEL = ParameterOrigin.CODE, ParameterOrigin.CATALOG_DEFAULT, ParameterOrigin.MODEL

@@ -10,8 +10,8 @@ from tests.fakes.memory_catalog import workflow
 from worker.domain.catalog.parameter_values import BadValueError, check_value, pattern_error
 from worker.domain.values.workflows import Parameter, ParameterType
 from worker.domain.verdict.answers.answer import ProblemKind
+from worker.domain.verdict.checks.parameters import check_values
 from worker.domain.verdict.checks.report import CheckReport
-from worker.domain.verdict.checks.workflow import check_values
 
 STRING, INTEGER, NUMBER = ParameterType.STRING, ParameterType.INTEGER, ParameterType.NUMBER
 BOOLEAN, ARRAY = ParameterType.BOOLEAN, ParameterType.ARRAY
