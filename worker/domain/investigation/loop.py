@@ -352,7 +352,8 @@ class _Loop:
 
         Also returns how often the conversation was shrunk.
         """
-        request, times = fitted(request, self._given.limits.window_tokens)
+        expected = expected_tokens(request.turns, self._prefix)
+        request, times = fitted(request, self._given.limits.window_tokens, expected)
         try:
             return await self._call_in_time(request), times
         except GiveUp as e:

@@ -66,9 +66,12 @@ def expected_tokens(turns: Sequence[Turn], prefix: int) -> int:
     return (prefix + _chars(turns)) // CHARS_PER_TOKEN
 
 
-def fitted(request: ModelRequest, window_tokens: int | None) -> tuple[ModelRequest, int]:
-    """The request within the window of the model, as far as shrinking helps, and how often it was shrunk."""
-    expected, times = expected_tokens(request.turns, prefix_chars(request.system, request.tools)), 0
+def fitted(request: ModelRequest, window_tokens: int | None, expected: int) -> tuple[ModelRequest, int]:
+    """The request within the window of the model, as far as shrinking helps, and how often it was shrunk.
+
+    `expected` are the `expected_tokens` of the request.
+    """
+    times = 0
     while window_tokens is not None and expected > window_tokens:
         shorter = shrunk(request.turns)
         if shorter is None:

@@ -53,7 +53,7 @@ def test_what_the_next_call_costs_is_what_the_last_one_did_and_what_came_since()
 def test_a_conversation_is_shrunk_until_it_fits(window, times):
     turns = (UserTurn("incident"), said(10_000), tool_turn(4_000, 4_000, 4_000, 4_000))
     request = ModelRequest("system", (ToolSpec("t", "d", {}),), turns)
-    after, shrunk_times = fitted(request, window)
+    after, shrunk_times = fitted(request, window, expected_tokens(turns, 0))
     assert times == shrunk_times
     expected = turns
     for _ in range(times):
