@@ -8,7 +8,6 @@ from tests.fakes.memory_cluster import MemoryCluster
 from worker.domain.investigation.toolbox.tool import ToolContext
 from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind
-from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.workflows import SelectionContext
 
 KINDS = {tool.name: tool.shows for tool in TOOLS} | {
@@ -25,7 +24,6 @@ def tool_context(**fields):
         "catalog": MemoryCatalog([]),
         "now": NOW,
         "labels": SelectionContext(environment="production", priority="P1"),
-        "redact": redact,
     }
     return ToolContext(**values | fields)
 

@@ -41,7 +41,6 @@ from worker.domain.journal.alignment import Alignment, check_alignment
 from worker.domain.journal.run import Progress, Run, progress_of, unanswered
 from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import EvidenceLog
-from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import Reply
 from worker.domain.values.errors import ClusterUnreadable, HistoryUnavailable
 from worker.domain.values.limits import Limits
@@ -288,7 +287,6 @@ def _investigation(
             catalog=outside.catalog,
             now=received,
             labels=fact_finder.context,
-            redact=redact,
             lookback=fact_finder.lookback,
             metrics=outside.metrics,
             told_changes=changes_told(opening.evidence),

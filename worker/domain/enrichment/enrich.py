@@ -66,7 +66,7 @@ async def enrich(
         request.resource_api_version,
     )
     not_read = OwnerChain((asked,), (None,), exists=None, note="not read")
-    run = _EnrichmentRun(asked, cluster, Sources(cluster, request.received_time, redact), not_read)
+    run = _EnrichmentRun(asked, cluster, Sources(cluster, request.received_time), not_read)
     until = clock.monotonic() + deadline_seconds
     for stage in (run.find, run.behind, run.gather):
         left = until - clock.monotonic()

@@ -25,6 +25,7 @@ from worker.domain.cluster.timeline import timeline
 from worker.domain.enrichment.evidence_pack import CHANGES, Piece
 from worker.domain.enrichment.look import Look
 from worker.domain.untrusted.evidence import EvidenceKind
+from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -47,8 +48,8 @@ class Sources:
         "pods", "events", "logs", "changes", "nodes", "node events", "storage", "configuration", "kind", "neighbours",
     )  # fmt: skip
 
-    def __init__(self, cluster: Cluster, now: datetime, redact: Callable[[str], str]) -> None:
-        self._cluster, self._now, self._redact = cluster, now, redact
+    def __init__(self, cluster: Cluster, now: datetime) -> None:
+        self._cluster, self._now = cluster, now
         self.failed: dict[str, str] = {}
 
     def wanted(self, look: Look) -> dict[str, Reader]:
@@ -98,8 +99,8 @@ class Sources:
 
     def _json(self, source: str, ref: ObjectRef, manifest: Manifest, rank: int, cap: int) -> Piece:
         def render(tokens: int) -> Rendered:
-            shown = render_object(manifest, tokens, redact=self._redact)
-            return Rendered(self._redact(shown.body), shown.cut)
+            shown = render_object(manifest, tokens)
+            return Rendered(redact(shown.body), shown.cut)
 
         return Piece(source, str(ref), rank, cap, render, EvidenceKind.OBJECT)
 
@@ -119,7 +120,7 @@ class Sources:
             table = render_table(kind, items, self._now, tokens, all_namespaces=everywhere)
             missing = table.total - table.shown
             note = f"{missing} of {table.total} rows; list_resources shows them" if missing else ""
-            return Rendered(self._redact(table.body), note)
+            return Rendered(redact(table.body), note)
 
         return Piece(source, scope, rank, cap, render)
 
@@ -185,7 +186,7 @@ class Sources:
         def render(tokens: int) -> Rendered:
             shown = timeline(found, tokens)
             note = f"{shown.left_out} of {len(found)} events; get_events shows them" if shown.left_out else ""
-            return Rendered(self._redact(shown.body), note)
+            return Rendered(redact(shown.body), note)
 
         return Piece(source, scope, rank, cap, render, EvidenceKind.EVENTS)
 
@@ -228,7 +229,7 @@ class Sources:
             return None
         if not lines:
             return Piece("logs", scope, 6, 20, lambda _: Rendered("the log is empty"), EvidenceKind.LOG)
-        shown = redacted(lines, self._redact)
+        shown = redacted(lines)
         rank = (1 if previous or not container.ran_before else 4) + (0 if first else 3)
         return Piece(
             "logs",
@@ -257,7 +258,7 @@ class Sources:
                 kept.append(line)
             missing = len(lines) - len(kept)
             return Rendered(
-                self._redact("\n".join(kept)), f"{missing} lines about older changes" if missing else ""
+                redact("\n".join(kept)), f"{missing} lines about older changes" if missing else ""
             )
 
         return [Piece(CHANGES, f"changes of the pod template of {root}, newest first", 2, 280, render)]

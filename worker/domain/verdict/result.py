@@ -6,7 +6,7 @@ redacted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -84,7 +84,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         human_review_detail=redact(conclusion.detail),
         is_actionable=conclusion.is_actionable,
         environment=_word(decided_environment(parts.request)),
-        approval=without_secrets(parts.approval, redact),
+        approval=_without_secrets(parts.approval),
         warnings=_texts([*parts.warnings, *(accepted.warnings if accepted else ())]),
         alignment_verdict=parts.alignment,
         corroboration=parts.corroborated.corroboration,
@@ -271,7 +271,7 @@ def _text(value: object) -> str:
     return redact(value[:TEXT_CHARS]) if isinstance(value, str) else ""
 
 
-def without_secrets(approval: Approval, redact: Callable[[str], str]) -> Approval:
+def _without_secrets(approval: Approval) -> Approval:
     """The same approval with every reason, factor and risk factor redacted."""
     factors = (f.model_copy(update={"detail": redact(f.detail)}) for f in approval.factors)
     risks = (f.model_copy(update={"reason": redact(f.reason)}) for f in approval.risk_factors)

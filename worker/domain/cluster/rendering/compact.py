@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from worker.domain.cluster.fields import dig, text
 from worker.domain.cluster.rendering.prune import prune
+from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import Manifest
 from worker.domain.values.tokens import cut_middle, fits
 
@@ -68,38 +68,28 @@ class NoSuchPath(Exception):  # noqa: N818 - an answer, not a fault
     """The object has no value at the path. The message names the existing keys."""
 
 
-def render_object(
-    manifest: Manifest, max_tokens: int, *, path: str = "", redact: Callable[[str], str] = str
-) -> Rendered:
+def render_object(manifest: Manifest, max_tokens: int, *, path: str = "") -> Rendered:
     """The object, or the part of it at `path`, as one line of JSON of at most `max_tokens`.
 
-    `redact` sees each text before it is escaped or cut, so that patterns over several lines still match.
-    Raises NoSuchPath.
+    Raises NoSuchPath. Whoever shows the line redacts it: here, only texts are redacted whose secrets would
+    not be recognised in it.
     """
-    value: Any = prune(manifest)
-    return render_value(at_path(value, path, redact), max_tokens, path=path, redact=redact)
+    return render_value(at_path(prune(manifest), path), max_tokens, path=path)
 
 
-def render_value(
-    value: Any,
-    max_tokens: int,
-    *,
-    path: str = "",
-    redact: Callable[[str], str] = str,
-    addressable: bool = True,
-) -> Rendered:
+def render_value(value: Any, max_tokens: int, *, path: str | None = None) -> Rendered:
     """Any JSON value as one line of at most `max_tokens`, redacted as `render_object` does.
 
-    `path` is where the value stands; marks name paths only if it is `addressable`.
+    `path` is where the value stands in an object; marks name paths only if it stands in one.
     """
-    value = _redacted(value, redact)
+    value = _redacted(value)
     full = to_json(value)
     if fits(full, max_tokens):
         return Rendered(full)
     if len(full) > HUGE:
-        value = _shrink(value, path if addressable else None, LEVELS[2], 0)
+        value = _shrink(value, path, LEVELS[2], 0)
     dropped: list[str] = []
-    for fields in SPARED if addressable else ():
+    for fields in SPARED if path is not None else ():
         if dig(value, "metadata", "deletionTimestamp"):
             fields -= {"finalizers"}
         value, found = _without(value, fields)
@@ -110,19 +100,15 @@ def render_value(
                 leaner, f"left out: {', '.join(dropped)}; use path=... (such as path=spec) to see them"
             )
     for level in LEVELS:
-        shrunk = to_json(_shrink(value, path if addressable else None, level, 0))
+        shrunk = to_json(_shrink(value, path, level, 0))
         if fits(shrunk, max_tokens):
-            return Rendered(shrunk, _cut_note(f"parts of {len(full)} characters", addressable=addressable))
+            return Rendered(shrunk, f"parts of {len(full)} characters{_how_to_get(path)}")
     cut = cut_middle(full, max_tokens)
-    return Rendered(cut.text, _cut_note(f"{cut.missing} of {len(full)} characters", addressable=addressable))
+    return Rendered(cut.text, f"{cut.missing} of {len(full)} characters{_how_to_get(path)}")
 
 
-def _cut_note(missing: str, *, addressable: bool) -> str:
-    return (
-        f"{missing} missing; use path=... (as marked, or such as path=spec) for a part"
-        if addressable
-        else missing
-    )
+def _how_to_get(path: str | None) -> str:
+    return "" if path is None else " missing; use path=... (as marked, or such as path=spec) for a part"
 
 
 def _without(value: Any, fields: frozenset[str]) -> tuple[Any, set[str]]:
@@ -146,7 +132,7 @@ def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str, skipkeys=True)
 
 
-def at_path(value: Any, path: str, redact: Callable[[str], str] = str) -> Any:
+def at_path(value: Any, path: str) -> Any:
     """The value at `spec.containers[0].args`, `data["app.yaml"]`, `spec.containers[name=app]` or
     `log[100:200]`.
 
@@ -220,12 +206,12 @@ def _member(value: dict[str, Any], steps: list[re.Match[str]], here: str) -> tup
     )
 
 
-def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+def _redacted(value: Any) -> Any:
     """Texts that JSON would escape are redacted here, on their own; the others with the whole line later."""
     if isinstance(value, dict):
-        return {key: _redacted(item, redact) for key, item in value.items()}
+        return {key: _redacted(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_redacted(item, redact) for item in value]
+        return [_redacted(item) for item in value]
     if isinstance(value, str) and any(c in value for c in '\n"\\\t'):
         return redact(_bounded(value, MAX_WHOLE))
     return value

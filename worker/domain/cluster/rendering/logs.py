@@ -7,7 +7,6 @@ matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +14,7 @@ from worker.domain.cluster.fields import moment
 from worker.domain.cluster.pods import Container
 from worker.domain.cluster.rendering.compact import Rendered
 from worker.domain.untrusted.evidence import make_visible
+from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.tokens import cut_middle, estimate_tokens
 
 MAX_LINE = 600  # characters
@@ -268,7 +268,7 @@ def _one_line_only(folded: list[Folded], total: int, max_tokens: int) -> LogText
 MAX_REDACTED = 48 * 1024  # characters that are redacted; the middle of longer logs is dropped
 
 
-def redacted(lines: list[str], redact: Callable[[str], str]) -> list[str]:
+def redacted(lines: list[str]) -> list[str]:
     """The lines without secrets, redacted as one text, because a key may span lines. The middle of very
     long logs is dropped.
     """

@@ -16,6 +16,7 @@ from worker.domain.cluster.rendering import workload_columns as render_workloads
 from worker.domain.cluster.rendering.compact import render_object
 from worker.domain.cluster.rendering.prune import image_digest, same_tag_differs
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import Manifest
 from worker.domain.values.tokens import estimate_tokens
 
@@ -60,13 +61,11 @@ def render_table(
     return TextTable("\n".join(kept), len(kept) - 1, len(rows))
 
 
-def render_lines(
-    items: Sequence[Manifest], max_tokens: int, *, redact: Callable[[str], str] = str
-) -> TextTable:
+def render_lines(items: Sequence[Manifest], max_tokens: int) -> TextTable:
     """The objects as compact JSON, one a line. One that is too long by itself is shrunk as `render_object`
     does.
     """
-    lines = [redact(render_object(item, max_tokens, redact=redact).body) for item in _failing_first(items)]
+    lines = [redact(render_object(item, max_tokens).body) for item in _failing_first(items)]
     kept = _that_fit(lines, max_tokens)
     return TextTable("\n".join(kept), len(kept), len(lines))
 

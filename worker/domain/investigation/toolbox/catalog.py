@@ -201,7 +201,7 @@ def _context(run: ToolContext, signal_type: str, severity: str) -> SelectionCont
 
 
 def _output(run: ToolContext, shown: dict[str, Any], context: SelectionContext) -> ToolOutput:
-    rendered = render_value(shown, RESULT_TOKENS, redact=run.redact, addressable=False)
+    rendered = render_value(shown, RESULT_TOKENS)
     return ToolOutput(rendered.body, f"catalog, {_filters(context, run)}", rendered.cut)
 
 

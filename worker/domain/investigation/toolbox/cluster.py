@@ -93,7 +93,7 @@ async def get_resource(run: ToolContext, asked: GetResource) -> ToolOutput:
             raise problem_of(error, str(ref)) from error
         raise ToolProblem(f"{ref} does not exist{await _similar(run, ref)}", scope=str(ref)) from error
     try:
-        shown = render_object(manifest, RESULT_TOKENS, path=asked.path, redact=run.redact)
+        shown = render_object(manifest, RESULT_TOKENS, path=asked.path)
     except NoSuchPath as error:
         raise ToolProblem(str(error), scope=str(ref)) from error
     part = f", part {asked.path}" if asked.path else ""
@@ -116,7 +116,7 @@ async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
     found = only_unhealthy(listing.items) if asked.only_unhealthy else list(listing.items)
     everywhere = info.namespaced and not namespace
     if asked.output == "json":
-        table = render_lines(found, RESULT_TOKENS, redact=run.redact)
+        table = render_lines(found, RESULT_TOKENS)
     else:
         table = render_table(info.kind, found, run.now, RESULT_TOKENS, all_namespaces=everywhere)
     notes = []
@@ -190,7 +190,7 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
     if change and to_json(change) not in run.told_changes:
         shown["last_change"] = change
     target = Target(chain.start, chain.chain, labels, chain.exists)
-    rendered = render_value(shown, RESULT_TOKENS, redact=run.redact, addressable=False)
+    rendered = render_value(shown, RESULT_TOKENS)
     return ToolOutput(rendered.body, str(ref), rendered.cut, target)
 
 

@@ -95,7 +95,7 @@ async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
         scope = f"{scope}: {len(found)} of the last {len(lines)} lines match"
         reads_on = asked.after and not asked.before
         lines = found[: asked.tail_lines] if reads_on else found[-asked.tail_lines :]
-    shown = log_excerpt(redacted(lines, run.redact), RESULT_TOKENS, len(lines))
+    shown = log_excerpt(redacted(lines), RESULT_TOKENS, len(lines))
     return ToolOutput(shown.body or _nothing(asked, pod), scope, shown.cut)
 
 

@@ -31,7 +31,6 @@ from worker.domain.investigation.toolbox.tool import (
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog, make_visible
-from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import ToolCall, ToolSpec
 from worker.domain.values.json_schema import compact_schema
 from worker.domain.values.ports import Catalog, Clock, Cluster, History
@@ -140,7 +139,7 @@ class ServedTools:
     def _toolbox(self, evidence: EvidenceLog, labels: SelectionContext) -> Toolbox:
         now = self._clock.now()
         lookback = Lookback(self._history, self._cluster, now) if self._history else None
-        context = ToolContext(self._cluster, self._catalog, now, labels, redact, lookback, for_agents=True)
+        context = ToolContext(self._cluster, self._catalog, now, labels, lookback, for_agents=True)
         return Toolbox(tuple(SERVED.values()), context, evidence, fence_token="")
 
 

@@ -43,8 +43,7 @@ class ToolContext:
     """The context of the tools of one investigation.
 
     `now` is when the signal was received: ages and windows of time are counted from it. `labels` are the
-    business labels of the request. `target` is the object of the last get_resource_context. `redact` removes
-    secrets from a text. `told_changes` are the changes that the model already knows, in lines and JSON.
+    business labels of the request. `target` is the object of the last get_resource_context. `told_changes` are the changes that the model already knows, in lines and JSON.
     `for_agents`: the tools serve other agents, who state labels with each call and give every parameter of a
     workflow themselves.
     """
@@ -53,7 +52,6 @@ class ToolContext:
     catalog: Catalog
     now: datetime
     labels: SelectionContext
-    redact: Callable[[str], str]
     lookback: Lookback | None = None
     metrics: Metrics | None = None
     target: Target | None = None

@@ -26,6 +26,7 @@ from worker.domain.investigation.toolbox.tool import (
     argument_problems,
 )
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, fence, one_line
+from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import ToolCall, ToolResult, ToolSpec
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
 from worker.domain.values.together import together
@@ -203,7 +204,7 @@ class Toolbox:
         return result
 
     def _result(self, plan: _Plan, output: ToolOutput) -> ToolResult:
-        body, cut = self._context.redact(output.body), output.cut
+        body, cut = redact(output.body), output.cut
         if not fits(body, RESULT_TOKENS):
             shorter = cut_middle(body, RESULT_TOKENS)
             missing = f"{shorter.missing} characters in the middle"
@@ -211,7 +212,7 @@ class Toolbox:
         return self._fenced(plan, output.scope, body, one_line(cut, 400))
 
     def _error(self, plan: _Plan, problem: ToolProblem) -> ToolResult:
-        text = one_line(self._context.redact(problem.message), MAX_ERROR)
+        text = one_line(redact(problem.message), MAX_ERROR)
         return self._fenced(plan, problem.scope, f"error: {text}", ok=False)
 
     def _fenced(self, plan: _Plan, scope: str, body: str, cut: str = "", *, ok: bool = True) -> ToolResult:
@@ -219,7 +220,7 @@ class Toolbox:
         item = self._evidence.add(
             Evidence(
                 (tool.source or tool.name) if tool else "unknown_tool",
-                one_line(self._context.redact(scope), 240),
+                one_line(redact(scope), 240),
                 body,
                 cut,
                 ok,

@@ -10,7 +10,6 @@ from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import BORN, crashing, deployment, obj, pod
 from worker.domain.cluster.rendering.compact import NoSuchPath, at_path, render_object, render_value
 from worker.domain.cluster.rendering.prune import last_change, prune
-from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.tokens import estimate_tokens
 
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIBVgIBADANBgkqhkiG9w0BAQEFAASC\nFAKEFAKEFAKEFAKEFAKE\n-----END PRIVATE KEY-----\n"
@@ -166,13 +165,13 @@ def test_values_of_a_secret_are_never_shown():
 
 
 def test_a_key_over_several_lines_is_redacted_before_it_is_escaped():
-    body = render_object(obj("ConfigMap", "c", data={"tls.pem": PEM}), 4000, redact=redact).body
+    body = render_object(obj("ConfigMap", "c", data={"tls.pem": PEM}), 4000).body
     assert "FAKEFAKE" not in body
 
 
 def test_half_a_key_cannot_be_asked_for():
     manifest = obj("ConfigMap", "c", data={"tls.pem": PEM})
-    body = render_object(manifest, 4000, path="data.tls.pem[30:90]", redact=redact).body
+    body = render_object(manifest, 4000, path="data.tls.pem[30:90]").body
     assert "MIIB" not in body
 
 
@@ -229,7 +228,7 @@ def test_a_long_text_keeps_head_and_tail_and_names_the_path_of_the_rest():
 
 
 def test_results_that_cannot_be_asked_for_by_path_name_none():
-    rendered = render_value({"workflows": ["word " * 4000]}, 200, addressable=False)
+    rendered = render_value({"workflows": ["word " * 4000]}, 200)
     assert "path=" not in rendered.body + rendered.cut
 
 
@@ -242,7 +241,7 @@ def test_deep_nesting_is_bounded():
 
 @given(OBJECTS, st.integers(min_value=30, max_value=500))
 def test_any_json_object_is_rendered_within_its_budget(manifest, budget):
-    rendered = render_object(manifest, budget, redact=redact)
+    rendered = render_object(manifest, budget)
     assert estimate_tokens(rendered.body) <= budget
     assert "\n" not in rendered.body
 
