@@ -24,7 +24,8 @@ ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """Group 1 of the pattern, or the whole match without one, is the secret if `check` agrees.
+    """Group 1 of the pattern, or the whole match without one, is the secret if `check` agrees and it is not
+    masked already.
 
     One of the `needles` occurs in every match. Matches are searched for in the lines in which `line` is
     found, by default the needles; everywhere if a match `spans_lines`.
@@ -54,7 +55,7 @@ class Shape:
     def _replace(self, match: re.Match[str]) -> str:
         group = 1 if match.re.groups else 0
         secret = match.group(group)
-        if self.check is not None and not self.check(secret):
+        if MARKED.fullmatch(secret) or (self.check is not None and not self.check(secret)):
             return match.group()
         start, end = match.start(group) - match.start(), match.end(group) - match.start()
         whole = match.group()
@@ -74,6 +75,12 @@ def _is_llm_key(token: str) -> bool:
     """True for a key, which has upper-case letters or one long run. `sk-runner-757f89d977-795x7` is a pod."""
     run = ALNUM_RUN.search(token)
     return token != token.lower() or (run is not None and any(c.isdigit() for c in run.group()))
+
+
+def _prefixed(kind: str, prefixes: str, rest: str, check: Check | None = None) -> Shape:
+    """The shape of a word that begins with one of the prefixes and continues like the pattern `rest`."""
+    needles = tuple(prefixes.split())
+    return Shape(kind, needles, re.compile(f"{EDGE}(?:{'|'.join(map(re.escape, needles))}){rest}"), check)
 
 
 SHAPES: tuple[Shape, ...] = (
@@ -96,24 +103,14 @@ SHAPES: tuple[Shape, ...] = (
         re.compile(EDGE + r"bearer(?:[ \t]+|%20|\\u0020)([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE),
         _is_bearer,
     ),
-    Shape(
-        "aws",
-        ("AKIA", "ASIA", "ABIA", "ACCA"),
-        re.compile(EDGE + r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"),
-    ),
-    Shape("gcp", ("AIza",), re.compile(EDGE + r"AIza[\w-]{30,}+")),
-    Shape("gcp", ("ya29.", "GOCSPX-"), re.compile(EDGE + r"(?:ya29\.|GOCSPX-)[\w-]{16,}+")),
+    _prefixed("aws", "AKIA ASIA ABIA ACCA", r"[A-Z0-9]{12,20}(?![A-Za-z0-9])"),
+    _prefixed("gcp", "AIza", r"[\w-]{30,}+"),
+    _prefixed("gcp", "ya29. GOCSPX-", r"[\w-]{16,}+"),
     Shape("azure", ("8Q~",), re.compile(r"(?<![\w~.-])[\w~.-]{3}8Q~[\w~.-]{30,}+")),
-    Shape(
-        "github",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-        re.compile(EDGE + r"gh[pousr]_[A-Za-z0-9_]{16,}+"),
-    ),
-    Shape("github", ("github_pat_",), re.compile(EDGE + r"github_pat_\w{16,}+")),
-    Shape(
-        "gitlab",
-        ("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "gloas-", "glsoat-", "glagent-", "glimt-"),
-        re.compile(EDGE + r"gl(?:pat|dt|rt|cbt|ptt|ft|oas|soat|agent|imt)-[\w.-]{16,}+"),
+    _prefixed("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9_]{16,}+"),
+    _prefixed("github", "github_pat_", r"\w{16,}+"),
+    _prefixed(
+        "gitlab", "glpat- gldt- glrt- glcbt- glptt- glft- gloas- glsoat- glagent- glimt-", r"[\w.-]{16,}+"
     ),
     Shape("slack", ("xox", "xapp-"), re.compile(EDGE + r"(?:xox[a-z](?:\.xox[a-z])?|xapp)-[\w-]{8,}+")),
     Shape(
@@ -122,38 +119,20 @@ SHAPES: tuple[Shape, ...] = (
         re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{16,}+)"),
     ),
     Shape("webhook", ("/api/webhooks/",), re.compile(r"/api/webhooks/\d{10,24}/([\w-]{20,}+)")),
-    Shape("llm_key", ("sk-",), re.compile(EDGE + r"sk-[\w-]{16,}+"), _is_llm_key),
+    _prefixed("llm_key", "sk-", r"[\w-]{16,}+", _is_llm_key),
     Shape(
         "stripe",
         ("k_live_", "k_test_", "whsec_"),
         re.compile(EDGE + r"(?:[srp]k_(?:live|test)|whsec)_[A-Za-z0-9+/=]{10,}+"),
     ),
-    Shape("sendgrid", ("SG.",), re.compile(EDGE + r"SG\.[\w-]{16,}+\.[\w-]{16,}+")),
-    Shape(
+    _prefixed("sendgrid", "SG.", r"[\w-]{16,}+\.[\w-]{16,}+"),
+    _prefixed(
         "token",
-        (
-            "npm_",
-            "pypi-",
-            "hf_",
-            "dckr_pat_",
-            "dop_v1_",
-            "doo_v1_",
-            "dor_v1_",
-            "shpat_",
-            "glsa_",
-            "lin_api_",
-            "nvapi-",
-            "gsk_",
-            "xai-",
-            "NRAK-",
-        ),
-        re.compile(
-            EDGE
-            + r"(?:npm_|pypi-|hf_|dckr_pat_|do[opr]_v1_|shpat_|glsa_|lin_api_|nvapi-|gsk_|xai-|NRAK-)([\w-]{20,}+)"
-        ),
+        "npm_ pypi- hf_ dckr_pat_ dop_v1_ doo_v1_ dor_v1_ shpat_ glsa_ lin_api_ nvapi- gsk_ xai- NRAK-",
+        r"([\w-]{20,}+)",
         lambda body: body != body.lower() or ALNUM_RUN.search(body) is not None,
     ),
-    Shape("vault", ("hvs.", "hvb.", "hvr."), re.compile(EDGE + r"hv[sbr]\.[\w-]{16,}+")),
+    _prefixed("vault", "hvs. hvb. hvr.", r"[\w-]{16,}+"),
     Shape("telegram", (":AA",), re.compile(r"(?<!\d)\d{8,12}:AA[\w-]{30,}+")),
     Shape(
         "nkey",
@@ -176,7 +155,7 @@ SHAPES: tuple[Shape, ...] = (
         "password",
         ("-u", "--user"),
         re.compile(r"(?<!\S)(?:-u|--user)[ =]?[\"']?[^\s:\"'@/]{1,64}+:([^\s\"'/]{3,256}+)(?![\w/])"),
-        lambda secret: not secret.isdigit() and MARKED.fullmatch(secret) is None,
+        lambda secret: not secret.isdigit(),
         line=re.compile(r"(?<!\S)--?u"),
     ),
     Shape(
@@ -186,7 +165,6 @@ SHAPES: tuple[Shape, ...] = (
             EDGE + r"(?:sshpass|mysql(?:dump|admin)?|(?:docker|podman|helm registry) login)\b"
             r"(?:[ \t]+[^\s|;&]{1,128}+){0,12}?[ \t]+-p[ \t]*[\"']?([^\s\"'-][^\s\"']{2,255}+)"
         ),
-        lambda secret: MARKED.fullmatch(secret) is None,
     ),
     Shape(
         "password",
@@ -194,7 +172,6 @@ SHAPES: tuple[Shape, ...] = (
         re.compile(
             r"(?:redis|valkey)-cli\b(?:[ \t]+[^\s|;&]{1,128}+){0,12}?[ \t]+(?:-a|--pass)[ \t=]*[\"']?([^\s\"'-][^\s\"']{2,255}+)"
         ),
-        lambda secret: MARKED.fullmatch(secret) is None,
     ),
     Shape(
         "password",
@@ -203,7 +180,6 @@ SHAPES: tuple[Shape, ...] = (
             r"(?:jdbc:oracle:\w{2,8}:|(?:sqlplus|sqlldr|expdp|impdp)(?:[ \t]+-\w+)*[ \t]+[\"']?)"
             r"[^\s/@:\"']{1,64}+/([^\s/@\"']{1,128}+)@"
         ),
-        lambda secret: MARKED.fullmatch(secret) is None,
     ),
     Shape(
         "password",
@@ -212,7 +188,6 @@ SHAPES: tuple[Shape, ...] = (
             r"(?<![^\s\"'`=])(?:\*|[A-Za-z0-9](?>(?:[\w.-]{0,252}\w)?)):(?:\*|[0-9]{4,5}):(?:\*|(?=[\d.-]*[A-Za-z_])[\w.-]{1,63}+)"
             r":(?:\*|(?=[\d.@-]*[A-Za-z_])[\w.@-]{1,63}+):([^\s\"'`:]{3,256}+)(?=[\s\"'`]|\Z)"
         ),
-        lambda secret: MARKED.fullmatch(secret) is None,
         line=re.compile(r":(?:\*|[0-9]{4,5}):"),
     ),  # a line of .pgpass: host:port:database:user:password
     Shape(
@@ -222,7 +197,6 @@ SHAPES: tuple[Shape, ...] = (
             r"(?<![\w/:@.%+\[-])(?!mailto:|sip:|acct:|xmpp:)[A-Za-z_][\w.-]{0,63}+:([^\s:/@\"'`<>]{3,128}+)"
             r"@(?!sha\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}(?::\d{2,5}+)?/[\w?]"
         ),
-        lambda secret: MARKED.fullmatch(secret) is None,
     ),  # user:password@host/database without a scheme
     Shape(
         "password",
