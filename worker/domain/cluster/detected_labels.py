@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
@@ -35,12 +36,15 @@ HELM_LABEL, HELM_ANNOTATION, HELM_CHART = (
 POD_SECURITY = "pod-security.kubernetes.io/enforce"
 SECURITY_LEVELS = {"privileged", "baseline", "restricted"}
 MESH_CONTAINERS = {"istio-proxy": "istio", "linkerd-proxy": "linkerd"}
+UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
+"""Used if the cluster gave no answer: every label is unknown, none is false."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectionTarget:
     """The owner chain, and one pod of it, or the pod template if there is no pod."""
 
+    cluster: Cluster
     chain: OwnerChain
     pod_meta: Mapping[str, Any]
     pod_spec: Mapping[str, Any]
@@ -49,6 +53,11 @@ class DetectionTarget:
     def namespace(self) -> str:
         """The namespace of the target, empty for cluster scope."""
         return self.chain.start.namespace
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the pod."""
+        return strings(self.pod_meta.get("labels"))
 
     @property
     def read(self) -> list[Manifest]:
@@ -62,17 +71,13 @@ async def detect_labels(cluster: Cluster, chain: OwnerChain, pod: Manifest | Non
     Never raises ClusterError. When the target itself could not be read, every detection has failed.
     """
     if chain.manifests[0] is None:
-        return DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
-    subject = _subject(chain, pod)
-    names = list(DETECTIONS)
-    outcomes = await together([_attempt(DETECTIONS[name], cluster, subject) for name in names])
-    found: dict[str, Any] = {}
-    failed: list[str] = []
-    for name, outcome in zip(names, outcomes, strict=True):
-        if outcome is None:
-            failed.append(name)
-        else:
-            found[name] = outcome
+        return UNKNOWN_LABELS
+    subject = _subject(cluster, chain, pod)
+    outcomes = await together([_attempt(name, subject) for name in DETECTIONS])
+    found: dict[str, Any] = {
+        name: outcome for name, outcome in zip(DETECTIONS, outcomes, strict=True) if outcome is not None
+    }
+    failed = [name for name in DETECTIONS if name not in found]
     if not chain.complete:
         failed += [name for name in FROM_THE_CHAIN if not found.get(name)]
     return DetectedLabels(
@@ -80,25 +85,23 @@ async def detect_labels(cluster: Cluster, chain: OwnerChain, pod: Manifest | Non
     )
 
 
-async def _attempt(
-    detection: Callable[[Cluster, DetectionTarget], Awaitable[str | bool]],
-    cluster: Cluster,
-    subject: DetectionTarget,
-) -> str | bool | None:
+async def _attempt(name: str, subject: DetectionTarget) -> str | bool | None:
+    if any(ref.kind == BY_KIND.get(name) for ref in subject.chain.chain):
+        return True
     try:
-        return await detection(cluster, subject)
+        return await DETECTIONS[name](subject)
     except ClusterError:
         return None
 
 
-def _subject(chain: OwnerChain, pod: Manifest | None) -> DetectionTarget:
+def _subject(cluster: Cluster, chain: OwnerChain, pod: Manifest | None) -> DetectionTarget:
     if pod is None and chain.start.kind == "Pod":
         pod = chain.manifests[0]
     if pod is not None:
-        return DetectionTarget(chain, meta(pod), mapping(pod.get("spec")))
+        return DetectionTarget(cluster, chain, meta(pod), mapping(pod.get("spec")))
     templates = [pod_template(m) for m in chain.manifests if m is not None]
     template = next((t for t in templates if t), {})
-    return DetectionTarget(chain, mapping(template.get("metadata")), mapping(template.get("spec")))
+    return DetectionTarget(cluster, chain, mapping(template.get("metadata")), mapping(template.get("spec")))
 
 
 def _marked(subject: DetectionTarget, field: str, key: str) -> bool:
@@ -106,35 +109,31 @@ def _marked(subject: DetectionTarget, field: str, key: str) -> bool:
     return any(key in strings(holder.get(field)) for holder in holders)
 
 
-async def _gitops_tool(_cluster: Cluster, subject: DetectionTarget) -> str:
+async def _gitops_tool(subject: DetectionTarget) -> str:
     if _marked(subject, "annotations", ARGO_ANNOTATION) or _marked(subject, "labels", ARGO_LABEL):
         return "argocd"
     return "flux" if any(_marked(subject, "labels", key) for key in FLUX_LABELS) else ""
 
 
-async def _gitops_managed(cluster: Cluster, subject: DetectionTarget) -> bool:
-    return bool(await _gitops_tool(cluster, subject))
+async def _gitops_managed(subject: DetectionTarget) -> bool:
+    return bool(await _gitops_tool(subject))
 
 
-async def _helm_managed(_cluster: Cluster, subject: DetectionTarget) -> bool:
+async def _helm_managed(subject: DetectionTarget) -> bool:
     by_helm = any(strings(meta(m).get("labels")).get(HELM_LABEL) == "Helm" for m in subject.read)
     return (
         by_helm or _marked(subject, "annotations", HELM_ANNOTATION) or _marked(subject, "labels", HELM_CHART)
     )
 
 
-async def _pdb_protected(cluster: Cluster, subject: DetectionTarget) -> bool:
-    if any(ref.kind == "PodDisruptionBudget" for ref in subject.chain.chain):
-        return True
-    budgets = await _policies(cluster, "PodDisruptionBudget", subject)
-    labels = strings(subject.pod_meta.get("labels"))
-    return any(selects(dig(b, "spec", "selector"), labels) for b in budgets) if _has_pods(subject) else False
+async def _selected(subject: DetectionTarget, *, kind: str, field: str) -> bool:
+    """True if an object of the kind selects the pods by this field of its spec."""
+    policies = await _policies(kind, subject)
+    return bool(subject.pod_spec) and any(selects(dig(p, "spec", field), subject.labels) for p in policies)
 
 
-async def _hpa_enabled(cluster: Cluster, subject: DetectionTarget) -> bool:
-    if any(ref.kind == "HorizontalPodAutoscaler" for ref in subject.chain.chain):
-        return True
-    scalers = await _policies(cluster, "HorizontalPodAutoscaler", subject)
+async def _hpa_enabled(subject: DetectionTarget) -> bool:
+    scalers = await _policies("HorizontalPodAutoscaler", subject)
     targets = [mapping(dig(s, "spec", "scaleTargetRef")) for s in scalers]
     return any(_is_target(target, ref) for target in targets for ref in subject.chain.chain)
 
@@ -146,60 +145,45 @@ def _is_target(target: Mapping[str, Any], ref: ObjectRef) -> bool:
     return same_group and target.get("kind") == ref.kind and target.get("name") == ref.name
 
 
-async def _stateful(cluster: Cluster, subject: DetectionTarget) -> bool:
-    if any(ref.kind == "StatefulSet" for ref in subject.chain.chain):
-        return True
+async def _stateful(subject: DetectionTarget) -> bool:
     if subject.chain.start.kind in {"PersistentVolumeClaim", "PersistentVolume"}:
-        return await _claim_of_stateful_set(cluster, subject)
+        return await _claim_of_stateful_set(subject)
     volumes = mappings(subject.pod_spec.get("volumes"))
     return any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes)
 
 
-async def _claim_of_stateful_set(cluster: Cluster, subject: DetectionTarget) -> bool:
+async def _claim_of_stateful_set(subject: DetectionTarget) -> bool:
     """A claim made from a template is named `<template>-<set>-<ordinal>` (Kubernetes API, StatefulSet)."""
     name = subject.chain.start.name
     if subject.chain.start.kind == "PersistentVolume":
         return True
-    sets = await _policies(cluster, "StatefulSet", subject)
+    sets = await _policies("StatefulSet", subject)
     for found in sets:
         for template in mappings(dig(found, "spec", "volumeClaimTemplates")):
             stem = f"{text(meta(template).get('name'))}-{text(meta(found).get('name'))}-"
             if name.startswith(stem) and name[len(stem) :].isdigit():
                 return True
-    pods = await _policies(cluster, "Pod", subject)
+    pods = await _policies("Pod", subject)
     return any(name in references_of(mapping(pod.get("spec")), name_of(pod)).claims for pod in pods)
 
 
-async def _network_isolated(cluster: Cluster, subject: DetectionTarget) -> bool:
-    if any(ref.kind == "NetworkPolicy" for ref in subject.chain.chain):
-        return True
-    policies = await _policies(cluster, "NetworkPolicy", subject)
-    labels = strings(subject.pod_meta.get("labels"))
-    return (
-        any(selects(dig(p, "spec", "podSelector"), labels) for p in policies) if _has_pods(subject) else False
-    )
+async def _resource_quota_constrained(subject: DetectionTarget) -> bool:
+    return bool(await _policies("ResourceQuota", subject))
 
 
-async def _resource_quota_constrained(cluster: Cluster, subject: DetectionTarget) -> bool:
-    return bool(await _policies(cluster, "ResourceQuota", subject))
-
-
-async def _pod_security_level(cluster: Cluster, subject: DetectionTarget) -> str:
-    level = strings(meta(await _namespace(cluster, subject)).get("labels")).get(POD_SECURITY, "")
+async def _pod_security_level(subject: DetectionTarget) -> str:
+    level = strings(meta(await _namespace(subject)).get("labels")).get(POD_SECURITY, "")
     return level if level in SECURITY_LEVELS else ""
 
 
-async def _service_mesh(cluster: Cluster, subject: DetectionTarget) -> str:
+async def _service_mesh(subject: DetectionTarget) -> str:
     containers = mappings(subject.pod_spec.get("containers")) + mappings(
         subject.pod_spec.get("initContainers")
     )
     for container in containers:
         if mesh := MESH_CONTAINERS.get(text(container.get("name"))):
             return mesh
-    annotations, labels = (
-        strings(subject.pod_meta.get("annotations")),
-        strings(subject.pod_meta.get("labels")),
-    )
+    annotations, labels = strings(subject.pod_meta.get("annotations")), subject.labels
     if (
         "sidecar.istio.io/status" in annotations
         or annotations.get("ambient.istio.io/redirection") == "enabled"
@@ -207,16 +191,14 @@ async def _service_mesh(cluster: Cluster, subject: DetectionTarget) -> str:
         return "istio"
     if "linkerd.io/proxy-version" in annotations or "linkerd.io/control-plane-ns" in labels:
         return "linkerd"
-    return await _intended_mesh(cluster, subject, annotations, labels)
+    return await _intended_mesh(subject, annotations)
 
 
-async def _intended_mesh(
-    cluster: Cluster, subject: DetectionTarget, annotations: Mapping[str, str], labels: Mapping[str, str]
-) -> str:
+async def _intended_mesh(subject: DetectionTarget, annotations: Mapping[str, str]) -> str:
     """The service mesh that the pods should join. A pod may opt out of the mesh of its namespace."""
-    if not _has_pods(subject):
+    if not subject.pod_spec:
         return ""
-    found = meta(await _namespace(cluster, subject))
+    labels, found = subject.labels, meta(await _namespace(subject))
     around, notes = strings(found.get("labels")), strings(found.get("annotations"))
     if "false" in {labels.get("sidecar.istio.io/inject"), annotations.get("sidecar.istio.io/inject")}:
         return ""
@@ -229,11 +211,7 @@ async def _intended_mesh(
     return "linkerd" if wanted in {"enabled", "ingress"} else ""
 
 
-def _has_pods(subject: DetectionTarget) -> bool:
-    return bool(subject.pod_spec)
-
-
-async def _policies(cluster: Cluster, kind: str, subject: DetectionTarget) -> list[Manifest]:
+async def _policies(kind: str, subject: DetectionTarget) -> list[Manifest]:
     """All objects of a kind in the namespace of the target. A kind the cluster does not know has none.
 
     Raises ClusterError, also if the list is incomplete: a missing object could be the one that matters.
@@ -241,7 +219,7 @@ async def _policies(cluster: Cluster, kind: str, subject: DetectionTarget) -> li
     if not subject.namespace:
         return []
     try:
-        listing = await cluster.list(ListQuery(kind, subject.namespace))
+        listing = await subject.cluster.list(ListQuery(kind, subject.namespace))
     except ClusterError as error:
         if error.reason is ClusterReason.UNKNOWN_KIND:
             return []
@@ -251,22 +229,29 @@ async def _policies(cluster: Cluster, kind: str, subject: DetectionTarget) -> li
     return list(listing.items)
 
 
-async def _namespace(cluster: Cluster, subject: DetectionTarget) -> Manifest:
+async def _namespace(subject: DetectionTarget) -> Manifest:
     name = subject.chain.start.home
-    return await cluster.get(ObjectRef("Namespace", name)) if name else {}
+    return await subject.cluster.get(ObjectRef("Namespace", name)) if name else {}
 
 
-DETECTIONS: dict[str, Callable[[Cluster, DetectionTarget], Awaitable[str | bool]]] = {
+DETECTIONS: dict[str, Callable[[DetectionTarget], Awaitable[str | bool]]] = {
     "gitops_managed": _gitops_managed,
     "gitops_tool": _gitops_tool,
-    "pdb_protected": _pdb_protected,
+    "pdb_protected": partial(_selected, kind="PodDisruptionBudget", field="selector"),
     "hpa_enabled": _hpa_enabled,
     "stateful": _stateful,
     "helm_managed": _helm_managed,
-    "network_isolated": _network_isolated,
+    "network_isolated": partial(_selected, kind="NetworkPolicy", field="podSelector"),
     "pod_security_level": _pod_security_level,
     "service_mesh": _service_mesh,
     "resource_quota_constrained": _resource_quota_constrained,
 }
+BY_KIND = {
+    "pdb_protected": "PodDisruptionBudget",
+    "hpa_enabled": "HorizontalPodAutoscaler",
+    "stateful": "StatefulSet",
+    "network_isolated": "NetworkPolicy",
+}
+"""Labels that are true if the target or an owner is of this kind."""
 FROM_THE_CHAIN = ("gitops_managed", "gitops_tool", "hpa_enabled", "helm_managed", "stateful")
 """Labels that a member of the chain could carry: unknown if one could not be read, unless found elsewhere."""

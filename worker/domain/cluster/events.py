@@ -218,14 +218,11 @@ async def read_events(cluster: Cluster, about: ObjectRef) -> EventsRead:
     """
     if about.name and about.kind and about.kind not in WORKLOADS:
         return _read([await _list_events(cluster, about)], [about])
-    listed = ObjectRef("" if about.name else about.kind, "", about.namespace)
-    everything = await _list_events(cluster, listed, _keep_about([about]))
+    if about.name:
+        return await read_events_around(cluster, about.namespace, [about], about)
+    everything = await _list_events(cluster, about, _keep_about([about]))
     if everything.error or not everything.gap:
         return _read([everything], [about])
-    if about.name:
-        made, gap = await _made_by(cluster, about)
-        by_name = await _events_by_name(cluster, [about, *made])
-        return _read([everything, by_name], [about], by_name.gap or gap)
     warnings = await _list_events(cluster, about, warnings=True)
     return _read(
         [everything, warnings], [about], everything.gap if warnings.gap else f"normal {everything.gap}"

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
-from worker.domain.cluster.detected_labels import detect_labels
+from worker.domain.cluster.detected_labels import UNKNOWN_LABELS, detect_labels
 from worker.domain.cluster.fields import reference
 from worker.domain.cluster.kinds import canonical_kind, is_secret
 from worker.domain.cluster.owners import OwnerChain, owner_chain
@@ -177,10 +177,9 @@ class _EnrichmentRun:
         if not self.gathering:
             self.failed |= dict.fromkeys([LABELS, *self._wanted()], "no time left to read it")
         found = [piece for name in self.sources.ORDER for piece in self.pieces.get(name, ())]
-        unknown = tuple(camel_case(name) for name in DETECTED_LABELS)
         return Enrichment(
             evidence=pack([*self.sources.seen(look), *found], EVIDENCE_TOKENS),
-            detected_labels=self.labels or DetectedLabels(failed_detections=unknown),
+            detected_labels=self.labels or UNKNOWN_LABELS,
             owner_chain=look.target,
             failed_sources=tuple(
                 f"{name} ({why})" for name, why in (self.failed | self.sources.failed).items()

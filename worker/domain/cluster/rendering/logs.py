@@ -7,6 +7,7 @@ matter.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -291,19 +292,18 @@ def log_excerpt(lines: list[str], max_tokens: int, total: int) -> Rendered:
 def _bounded(lines: list[str]) -> list[str]:
     if sum(map(len, lines)) + len(lines) <= MAX_REDACTED:
         return lines
-    head, tail, room = list[str](), list[str](), MAX_REDACTED // 6
+    head = list(_first_within(MAX_REDACTED // 6, lines))
+    tail = list(_first_within(MAX_REDACTED * 5 // 6, reversed(lines[len(head) :])))
+    return [*head, *reversed(tail)]
+
+
+def _first_within(room: int, lines: Iterable[str]) -> Iterator[str]:
+    """Yield the first lines, as far as they fit into so many characters."""
     for line in lines:
         room -= len(line) + 1
         if room < 0:
-            break
-        head.append(line)
-    room = MAX_REDACTED * 5 // 6
-    for line in reversed(lines[len(head) :]):
-        room -= len(line) + 1
-        if room < 0:
-            break
-        tail.append(line)
-    return [*head, *reversed(tail)]
+            return
+        yield line
 
 
 def most_interesting(found: list[Container]) -> Container:

@@ -24,6 +24,7 @@ from schemas.analysis import (
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, normalize_risk
+from worker.domain.cluster.detected_labels import UNKNOWN_LABELS
 from worker.domain.intake.accepted import attempt_number, sent_enrichment, signal_resource
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
@@ -39,8 +40,6 @@ NOT_CORROBORATED = Corroboration(by=CorroborationSource.NONE)
 MAX_TEXT_CHARS = 500
 MAX_PARTS = 100
 """The most items of a list or map in the input; the rest is cut."""
-UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
-"""Used if the cluster gave no answer: every label is unknown, none is false."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
