@@ -9,8 +9,9 @@ objects get the room first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
@@ -22,7 +23,7 @@ from worker.domain.cluster.pod_finding import Pods, find_pods, find_workload, wo
 from worker.domain.cluster.rendering.tables import unhealthy
 from worker.domain.enrichment.evidence_pack import Piece, pack
 from worker.domain.enrichment.look import Look
-from worker.domain.enrichment.sources import Reader, Sources
+from worker.domain.enrichment.sources import Sources
 from worker.domain.untrusted.evidence import Evidence, one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.errors import ClusterError, ClusterReason
@@ -66,7 +67,7 @@ async def enrich(
         request.resource_api_version,
     )
     not_read = OwnerChain((asked,), (None,), exists=None, note="not read")
-    run = _EnrichmentRun(asked, cluster, Sources(cluster, request.received_time), not_read)
+    run = _EnrichmentRun(asked, cluster, request.received_time, not_read)
     until = clock.monotonic() + deadline_seconds
     for stage in (run.find, run.behind, run.gather):
         left = until - clock.monotonic()
@@ -81,15 +82,16 @@ class _EnrichmentRun:
 
     asked: ObjectRef
     cluster: Cluster
-    sources: Sources
+    now: datetime
     chain: OwnerChain
     workload: OwnerChain | None = None
     pods: Pods = field(default_factory=Pods)
     labels: DetectedLabels | None = None
-    pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    sources: Sources | None = None
+    """Set once everything else is being gathered."""
+    pieces: dict[str, Sequence[Piece]] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
-    gathering: bool = False
 
     async def within(self, seconds: float, stage: Callable[[], Awaitable[None]]) -> bool:
         """Run a stage. Sources that are still open when the time is up have failed."""
@@ -142,30 +144,21 @@ class _EnrichmentRun:
 
     async def gather(self) -> None:
         """Everything else, at the same time."""
-        self.gathering = True
-        readers = [self._source(name, self._collector(name, read)) for name, read in self._wanted().items()]
+        self.sources = self._sources()
+        readers = [self._source(name, read) for name, read in self.sources.wanted().items()]
         await together([self._source(LABELS, self._detect), *readers])
 
-    def _wanted(self) -> dict[str, Reader]:
-        return self.sources.wanted(self._look())
-
-    def _look(self) -> Look:
-        return Look(self.chain, self.workload, self.pods)
+    def _sources(self) -> Sources:
+        return Sources(self.cluster, self.now, Look(self.chain, self.workload, self.pods))
 
     async def _detect(self) -> None:
         pod = self.pods.own[0] if self.pods.own and self.chain.start.kind != "Node" else None
         self.labels = await detect_labels(self.cluster, self.chain, pod)
 
-    def _collector(self, name: str, read: Reader) -> Callable[[], Awaitable[None]]:
-        async def collect() -> None:
-            self.pieces[name] = await read()
-
-        return collect
-
-    async def _source(self, name: str, read: Callable[[], Awaitable[None]]) -> None:
+    async def _source(self, name: str, read: Callable[[], Awaitable[Sequence[Piece] | None]]) -> None:
         self.open.add(name)
         try:
-            await read()
+            self.pieces[name] = await read() or ()
         except ClusterError as error:
             if error.reason is not ClusterReason.UNKNOWN_KIND:
                 self.failed[name] = f"{error.reason.value}: {one_line(redact(error.message), 120)}"
@@ -173,32 +166,26 @@ class _EnrichmentRun:
 
     def result(self) -> Enrichment:
         """The facts that were found in time."""
-        look = self._look()
-        if not self.gathering:
-            self.failed |= dict.fromkeys([LABELS, *self._wanted()], "no time left to read it")
-        found = [piece for name in self.sources.ORDER for piece in self.pieces.get(name, ())]
+        sources = self.sources or self._sources()
+        if self.sources is None:
+            self.failed |= dict.fromkeys([LABELS, *sources.wanted()], "no time left to read it")
+        found = [piece for name in sources.ORDER for piece in self.pieces.get(name, ())]
         return Enrichment(
-            evidence=pack([*self.sources.seen(look), *found], EVIDENCE_TOKENS),
+            evidence=pack([*sources.seen(), *found], EVIDENCE_TOKENS),
             detected_labels=self.labels or UNKNOWN_LABELS,
-            owner_chain=look.target,
-            failed_sources=tuple(
-                f"{name} ({why})" for name, why in (self.failed | self.sources.failed).items()
-            ),
-            target_exists=look.target.exists,
-            first_look=self._first_look(look),
+            owner_chain=self.chain,
+            failed_sources=tuple(f"{name} ({why})" for name, why in (self.failed | sources.failed).items()),
+            target_exists=self.chain.exists,
+            first_look=self._first_look(),
         )
 
-    def _first_look(self, look: Look) -> FirstLook:
-        target = look.target
-        looked_at = [
-            *target.manifests,
-            look.workload.root_manifest if look.workload else None,
-            *look.pods.failing,
-        ]
+    def _first_look(self) -> FirstLook:
+        root = self.workload.root_manifest if self.workload else None
+        looked_at = [*self.chain.manifests, root, *self.pods.failing]
         trouble = dict.fromkeys(str(reference(item)) for item in looked_at if item and unhealthy(item))
-        read = zip(target.chain, target.manifests, strict=True)
+        read = zip(self.chain.chain, self.chain.manifests, strict=True)
         unread = [source for source in (str(self.asked), "pods", "events") if source in self.failed]
-        if not self.gathering:
+        if self.sources is None:
             unread.append("anything in time")
         return FirstLook(
             chain=tuple(ref for ref, manifest in read if manifest is not None),

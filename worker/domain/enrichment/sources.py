@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
@@ -42,40 +41,44 @@ Reader = Callable[[], Awaitable[list[Piece]]]
 
 
 class Sources:
-    """Readers of one enrichment. `failed` names parts of a source that could not be read, with the reason."""
+    """Readers of what is around the objects that were found. `failed` names parts of a source that could not
+    be read, with the reason.
+    """
 
     ORDER: ClassVar[tuple[str, ...]] = (
         "pods", "events", "logs", "changes", "nodes", "node events", "storage", "configuration", "kind", "neighbours",
     )  # fmt: skip
 
-    def __init__(self, cluster: Cluster, now: datetime) -> None:
-        self._cluster, self._now = cluster, now
+    def __init__(self, cluster: Cluster, now: datetime, look: Look) -> None:
+        self._cluster, self._now, self._look = cluster, now, look
         self.failed: dict[str, str] = {}
 
-    def wanted(self, look: Look) -> dict[str, Reader]:
+    def wanted(self) -> dict[str, Reader]:
         """The readers that apply to these objects, by name."""
+        look = self._look
         readers: dict[str, Reader] = {
-            "pods": lambda: self._pods(look),
-            "events": lambda: self._events(look),
-            "changes": lambda: self._changes(look),
-            "nodes": lambda: self._nodes(look),
-            "kind": lambda: self._kind_specific(look),
-            "neighbours": lambda: self._neighbours(look),
+            "pods": self._pods,
+            "events": self._events,
+            "changes": self._changes,
+            "nodes": self._nodes,
+            "kind": self._kind_specific,
+            "neighbours": self._neighbours,
         }
         if any(look.failing_on) and look.target.start.kind != "Node":
-            readers["node events"] = lambda: self._node_events(look)
+            readers["node events"] = self._node_events
         if look.pods.own and look.target.start.kind not in {"Node", "ResourceQuota", "LimitRange"}:
-            readers["logs"] = lambda: self._logs(look)
+            readers["logs"] = self._logs
         if look.pod_spec and look.target.start.kind != "Node":
-            readers["configuration"] = lambda: self._configuration(look)
-            readers["storage"] = lambda: self._storage(look)
+            readers["configuration"] = self._configuration
+            readers["storage"] = self._storage
         return readers
 
-    def seen(self, look: Look) -> list[Piece]:
+    def seen(self) -> list[Piece]:
         """The target and its worst pod, which have been read already."""
+        look = self._look
         manifest, start = look.target.manifests[0], look.target.start
         if manifest is None:
-            return self._gone(look) if look.target.exists is False else []
+            return self._gone() if look.target.exists is False else []
         pieces = [self._json("object", start, _without_template(manifest, look.pods.own), 3, 520)]
         worst = (look.pods.failing or look.pods.own)[:1]
         if (
@@ -86,14 +89,15 @@ class Sources:
             pieces.append(self._json("pod", reference(worst[0]), worst[0], 2, 560))
         return pieces
 
-    def _gone(self, look: Look) -> list[Piece]:
+    def _gone(self) -> list[Piece]:
         """A target that does not exist, and its maker, if known."""
-        start, maker = look.target.start, look.workload
-        known = maker is not None and not maker.start.same_as(start)
-        by = f"; it was made by {maker.start}" if maker and known else ""
+        start, maker = self._look.target.start, self._look.workload
+        if maker is not None and maker.start.same_as(start):
+            maker = None
+        by = f"; it was made by {maker.start}" if maker else ""
         gone = Rendered(f"does not exist (any more){by}; events may still tell what happened to it")
         pieces = [Piece("object", str(start), 0, 60, lambda _: gone, EvidenceKind.OBJECT)]
-        if maker and known and maker.manifests[0]:
+        if maker and maker.manifests[0]:
             pieces.append(self._json("object", maker.start, maker.manifests[0], 2, 560))
         return pieces
 
@@ -113,58 +117,57 @@ class Sources:
         cap: int,
         *,
         everywhere: bool = False,
-    ) -> Piece:
-        kind = text(items[0].get("kind")) if items else ""
+    ) -> list[Piece]:
+        """The objects as a table; nothing if there are none."""
 
         def render(tokens: int) -> Rendered:
-            table = render_table(kind, items, self._now, tokens, all_namespaces=everywhere)
-            missing = table.total - table.shown
-            note = f"{missing} of {table.total} rows; list_resources shows them" if missing else ""
-            return Rendered(redact(table.body), note)
+            return self._rows(items, tokens, everywhere=everywhere)
 
-        return Piece(source, scope, rank, cap, render)
+        return [Piece(source, scope, rank, cap, render)] if items else []
 
-    async def _pods(self, look: Look) -> list[Piece]:
-        if not look.pods.own:
-            return []
+    def _rows(self, items: Sequence[Manifest], tokens: int, *, everywhere: bool = False) -> Rendered:
+        kind = text(items[0].get("kind"))
+        table = render_table(kind, items, self._now, tokens, all_namespaces=everywhere)
+        missing = table.total - table.shown
+        note = f"{missing} of {table.total} rows; list_resources shows them" if missing else ""
+        return Rendered(redact(table.body), note)
+
+    async def _pods(self) -> list[Piece]:
+        look = self._look
         more = "" if look.pods.complete else ", more than were read"
         of = look.workload.start if look.workload and look.target.exists is False else look.target.start
         scope = f"pods of {of}: {len(look.pods.own)}, {len(look.pods.failing)} failing{more}"
-        return [
-            self._table("pods", scope, look.pods.own, 0, 420, everywhere=look.target.start.kind == "Node")
-        ]
+        return self._table("pods", scope, look.pods.own, 0, 420, everywhere=look.target.start.kind == "Node")
 
-    async def _neighbours(self, look: Look) -> list[Piece]:
-        others = look.pods.others
-        if not others:
-            return []
-        scope = f"other failing pods in {look.namespace}: {len(others)}"
-        return [self._table("neighbours", scope, others, 6, 200)]
+    async def _neighbours(self) -> list[Piece]:
+        others = self._look.pods.others
+        scope = f"other failing pods in {self._look.namespace}: {len(others)}"
+        return self._table("neighbours", scope, others, 6, 200)
 
-    async def _events(self, look: Look) -> list[Piece]:
-        found = await self._relevant_events(look)
+    async def _events(self) -> list[Piece]:
+        found, about = await self._relevant_events(), self._look.target.start
         if not found:
-            scope = f"events of {look.target.start}"
+            scope = f"events of {about}"
             return [Piece("events", scope, 5, 20, lambda _: Rendered("none"), EvidenceKind.EVENTS)]
 
         telling = [item for item in found if item.warning or item.reason not in ROUTINE]
         if not any(item.warning for item in telling):
             telling = found
         left = len(found) - len(telling)
-        scope = f"events of {look.target.start}, its owners and pods" + (
+        scope = f"events of {about}, its owners and pods" + (
             f", without {left} of normal starts" if left else ""
         )
-        return [self._timeline("events", scope, telling, 1, 480)]
+        return self._timeline("events", scope, telling, 1, 480)
 
-    async def _relevant_events(self, look: Look) -> list[Happening]:
-        start = look.target.start
+    async def _relevant_events(self) -> list[Happening]:
+        look, start = self._look, self._look.target.start
         if not look.namespace or start.kind == "Namespace":
             found = await read_events(
                 self._cluster, start if not look.namespace else ObjectRef("", "", start.name)
             )
         else:
             pods = tuple(reference(pod) for pod in look.pods.own)
-            about = (*look.members, *look.pods.between, *pods, *self._claims(look))
+            about = (*look.members, *look.pods.between, *pods, *self._claims())
             root = look.workload.root if look.workload else None
             found = await read_events_around(self._cluster, look.namespace, about, root)
         if found.error:
@@ -173,30 +176,31 @@ class Sources:
             self.failed["events"] = f"not read: {found.gap}"
         return list(found.items)
 
-    async def _node_events(self, look: Look) -> list[Piece]:
-        names = [name for name in look.failing_on if name][:MAX_NODES]
+    async def _node_events(self) -> list[Piece]:
+        names = [name for name in self._look.failing_on if name][:MAX_NODES]
         found = await read_node_events(self._cluster, names)
         if found.gap:
             self.failed["node events"] = f"not read: {found.gap}"
-        if not found.items:
-            return []
-        return [self._timeline("nodes", f"events of nodes: {', '.join(names)}", found.items, 2, 200)]
+        return self._timeline("nodes", f"events of nodes: {', '.join(names)}", found.items, 2, 200)
 
-    def _timeline(self, source: str, scope: str, found: Sequence[Happening], rank: int, cap: int) -> Piece:
+    def _timeline(
+        self, source: str, scope: str, found: Sequence[Happening], rank: int, cap: int
+    ) -> list[Piece]:
         def render(tokens: int) -> Rendered:
             shown = timeline(found, tokens)
             note = f"{shown.left_out} of {len(found)} events; get_events shows them" if shown.left_out else ""
             return Rendered(redact(shown.body), note)
 
-        return Piece(source, scope, rank, cap, render, EvidenceKind.EVENTS)
+        return [Piece(source, scope, rank, cap, render, EvidenceKind.EVENTS)] if found else []
 
-    def _claims(self, look: Look) -> list[ObjectRef]:
-        names = look.references.claims
-        return [ObjectRef("PersistentVolumeClaim", name, look.namespace) for name in names]
+    def _claims(self) -> list[ObjectRef]:
+        names = self._look.references.claims
+        return [ObjectRef("PersistentVolumeClaim", name, self._look.namespace) for name in names]
 
-    async def _logs(self, look: Look) -> list[Piece]:
-        chosen = (look.pods.failing or look.pods.own)[:MAX_PODS_WITH_LOGS]
-        if not look.pods.failing:
+    async def _logs(self) -> list[Piece]:
+        pods = self._look.pods
+        chosen = (pods.failing or pods.own)[:MAX_PODS_WITH_LOGS]
+        if not pods.failing:
             chosen = chosen[:1]
         found = await together([self._logs_of(pod, first=index == 0) for index, pod in enumerate(chosen)])
         return [piece for pieces in found for piece in pieces]
@@ -240,10 +244,10 @@ class Sources:
             EvidenceKind.LOG,
         )
 
-    async def _changes(self, look: Look) -> list[Piece]:
-        if look.workload is None:
+    async def _changes(self) -> list[Piece]:
+        if self._look.workload is None:
             return []
-        root = look.workload.root
+        root = self._look.workload.root
         lines = await read_changes(self._cluster, root)
         if not lines:
             return []
@@ -263,68 +267,56 @@ class Sources:
 
         return [Piece(CHANGES, f"changes of the pod template of {root}, newest first", 2, 280, render)]
 
-    async def _nodes(self, look: Look) -> list[Piece]:
+    async def _nodes(self) -> list[Piece]:
+        look = self._look
         if look.target.start.kind == "Node":
             return []
         names = look.failing_on or [text(dig(pod, "spec", "nodeName")) for pod in look.pods.own[:1]]
         if "" in names:  # not scheduled: every node may be the reason
             listing = await self._cluster.list(ListQuery("Node"))
-            return (
-                [self._table("nodes", f"all nodes: {len(listing.items)}", listing.items, 3, 260)]
-                if listing.items
-                else []
-            )
+            return self._table("nodes", f"all nodes: {len(listing.items)}", listing.items, 3, 260)
         refs = [ObjectRef("Node", name) for name in names[:MAX_NODES]]
         nodes = [node for node in await self._read(refs) if node]
-        if not nodes:
-            return []
         troubled = [node for node in nodes if unhealthy(node)]
-        table = self._table(
-            "nodes", f"nodes of the pods: {', '.join(map(name_of, nodes))}", nodes, 2 if troubled else 5, 160
-        )
-        return [table, *(await self._around(troubled[0], look) if troubled else ())]
+        scope = f"nodes of the pods: {', '.join(map(name_of, nodes))}"
+        table = self._table("nodes", scope, nodes, 2 if troubled else 5, 160)
+        return [*table, *(await self._around(troubled[0]) if troubled else ())]
 
-    async def _around(self, node: Manifest, look: Look) -> list[Piece]:
+    async def _around(self, node: Manifest) -> list[Piece]:
         """The other pods on a node in trouble, since the culprit may belong to somebody else."""
         query = ListQuery("Pod", field_selector=f"spec.nodeName={name_of(node)}")
         listing = await self._cluster.list(query)
-        known = {reference(pod) for pod in look.pods.own}
+        known = {reference(pod) for pod in self._look.pods.own}
         others = [pod for pod in listing.items if reference(pod) not in known]
         scope = f"other pods on Node {name_of(node)}: {len(others)}"
-        return [self._table("nodes", scope, others, 4, 220, everywhere=True)] if others else []
+        return self._table("nodes", scope, others, 4, 220, everywhere=True)
 
-    async def _configuration(self, look: Look) -> list[Piece]:
-        found = look.references
+    async def _configuration(self) -> list[Piece]:
+        found = self._look.references
         names = found.config_maps[:MAX_REFERENCES]
-        if not names:
-            return []
-        refs = [ObjectRef("ConfigMap", name, look.namespace) for name in names]
+        refs = [ObjectRef("ConfigMap", name, self._look.namespace) for name in names]
         there = await self._read(refs)
         return self._told("configuration", "ConfigMaps the pods refer to", refs, there, found.optional)
 
-    async def _storage(self, look: Look) -> list[Piece]:
-        names = look.references.claims[:MAX_REFERENCES]
-        if look.target.start.kind == "PersistentVolumeClaim":
-            names = (look.target.start.name,)
-        if not names:
-            return []
-        refs = [ObjectRef("PersistentVolumeClaim", name, look.namespace) for name in names]
+    async def _storage(self) -> list[Piece]:
+        refs = self._claims()[:MAX_REFERENCES]
+        if self._look.target.start.kind == "PersistentVolumeClaim":
+            refs = [ObjectRef("PersistentVolumeClaim", self._look.target.start.name, self._look.namespace)]
         found = await self._read(refs)
         pieces = self._told("storage", "claims the pods mount", refs, found)
-        if not look.pods.failing:
+        if not self._look.pods.failing:
             return pieces
         claims = [claim for claim in found if claim]
         classes = dict.fromkeys(c for claim in claims if (c := text(dig(claim, "spec", "storageClassName"))))
         wanted = [ObjectRef("StorageClass", name) for name in classes]
-        if wanted:
-            pieces += self._told("storage", "storage classes of the claims", wanted, await self._read(wanted))
+        pieces += self._told("storage", "storage classes of the claims", wanted, await self._read(wanted))
         return pieces + await self._volumes(claims)
 
     async def _volumes(self, claims: Sequence[Manifest]) -> list[Piece]:
         names = [name for claim in claims if (name := text(dig(claim, "spec", "volumeName")))]
         refs = [ObjectRef("PersistentVolume", name) for name in names]
         there = [volume for volume in await self._read(refs) if volume]
-        return [self._table("storage", "volumes of the claims", there, 4, 170)] if there else []
+        return self._table("storage", "volumes of the claims", there, 4, 170)
 
     async def _read(self, refs: Sequence[ObjectRef]) -> list[Manifest | None]:
         """The objects in the order of their names, None for those that do not exist."""
@@ -338,49 +330,42 @@ class Sources:
         found: Sequence[Manifest | None],
         optional: frozenset[str] = frozenset(),
     ) -> list[Piece]:
-        """A table of the objects that exist, and a line for each that does not."""
+        """A table of the objects that exist, and a line for each that does not; nothing without any."""
         there = [manifest for manifest in found if manifest]
-        missing = [
-            f"{ref} does not exist{' (optional)' if ref.name in optional else ''}"
-            for ref, manifest in zip(refs, found, strict=True)
-            if manifest is None
-        ]
-        needed = any(ref.name not in optional for ref, m in zip(refs, found, strict=True) if m is None)
-        table = self._table(source, scope, there, 1 if needed else 4, 170)
+        gone = [ref for ref, manifest in zip(refs, found, strict=True) if manifest is None]
+        lines = [f"{ref} does not exist{' (optional)' if ref.name in optional else ''}" for ref in gone]
+        needed = any(ref.name not in optional for ref in gone)
 
         def render(tokens: int) -> Rendered:
-            shown = table.render(tokens) if there else Rendered("")
-            return Rendered("\n".join(part for part in (*missing, shown.body) if part), shown.cut)
+            shown = self._rows(there, tokens) if there else Rendered("")
+            return Rendered("\n".join(part for part in (*lines, shown.body) if part), shown.cut)
 
-        return [replace(table, render=render)]
+        return [Piece(source, scope, 1 if needed else 4, 170, render)] if refs else []
 
-    async def _kind_specific(self, look: Look) -> list[Piece]:
+    async def _kind_specific(self) -> list[Piece]:
         """Objects that matter for a target of this kind, besides its pods."""
-        start = look.target.start
+        start, workload = self._look.target.start, self._look.workload
         if start.kind in {"Service", "Endpoints"} and start.api_version in {"", "v1"}:
             ref = ObjectRef("Endpoints", start.name, start.namespace)
             return self._told("kind", f"endpoints of {start}", [ref], await self._read([ref]))
-        if start.kind == "HorizontalPodAutoscaler" and look.workload and look.workload.root_manifest:
-            return [self._table("kind", f"what {start} scales", [look.workload.root_manifest], 2, 160)]
+        if start.kind == "HorizontalPodAutoscaler" and workload and workload.root_manifest:
+            return self._table("kind", f"what {start} scales", [workload.root_manifest], 2, 160)
         if start.kind == "CronJob":
             jobs = await self._cluster.list(ListQuery("Job", start.namespace))
             mine = [job for job in jobs.items if belongs_by_name(start, reference(job))]
-            return [self._table("kind", f"jobs of {start}", mine, 1, 240)] if mine else []
-        return await self._quota(look)
+            return self._table("kind", f"jobs of {start}", mine, 1, 240)
+        return await self._quota()
 
-    async def _quota(self, look: Look) -> list[Piece]:
+    async def _quota(self) -> list[Piece]:
         """Quotas, if a workload has fewer pods than it wants."""
+        look = self._look
         root = look.workload.root_manifest if look.workload else None
         wanted = dig(root, "spec", "replicas")
         short = isinstance(wanted, int) and len(look.pods.own) < wanted
         if not short and look.target.start.kind not in {"LimitRange", "Namespace"}:
             return []
         listing = await self._cluster.list(ListQuery("ResourceQuota", look.namespace))
-        return (
-            [self._table("kind", f"quotas of {look.namespace}", listing.items, 2, 160)]
-            if listing.items
-            else []
-        )
+        return self._table("kind", f"quotas of {look.namespace}", listing.items, 2, 160)
 
 
 def _without_template(manifest: Manifest, pods: Sequence[Manifest]) -> Manifest:
