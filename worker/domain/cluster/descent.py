@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from worker.domain.cluster.fields import controller_of, dig, mapping, mappings, meta, name_of, strings, text
+from worker.domain.cluster.fields import (
+    dig,
+    mapping,
+    mappings,
+    meta,
+    name_of,
+    owner_of,
+    referred,
+    strings,
+    text,
+)
 from worker.domain.cluster.kinds import MADE_NAMES, belongs_by_name, built_in
 from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.references import selects
@@ -61,9 +71,8 @@ async def descent(cluster: Cluster, owner: ObjectRef, pods: Sequence[Manifest]) 
 
 def _owner(manifest: Manifest, namespace: str) -> ObjectRef | None:
     """The controller, or the first owner if none is marked as controller."""
-    found = controller_of(manifest) or next(iter(mappings(meta(manifest).get("ownerReferences"))), {})
-    kind, name = text(found.get("kind")), text(found.get("name"))
-    return ObjectRef(kind, name, namespace, text(found.get("apiVersion"))) if kind and name else None
+    found = referred(owner_of(manifest), namespace)
+    return found if found.kind and found.name else None
 
 
 def _same(ref: ObjectRef, owner: ObjectRef) -> bool:
@@ -153,12 +162,7 @@ async def maker_of(cluster: Cluster, gone: ObjectRef) -> ObjectRef | None:
         ListQuery("Event", gone.namespace, "v1", field_selector=f"reason={r}") for r in CREATED_OR_DELETED
     ]
     for event in [e for answer in [await _list(cluster, query) for query in queries] for e in answer]:
-        about = mapping(event.get("involvedObject"))
-        if text(event.get("message")).rpartition(" ")[2] == gone.name and text(about.get("name")):
-            return replace(
-                gone,
-                kind=text(about.get("kind")),
-                name=text(about.get("name")),
-                api_version=text(about.get("apiVersion")),
-            )
+        about = referred(event.get("involvedObject"), gone.namespace)
+        if text(event.get("message")).rpartition(" ")[2] == gone.name and about.name:
+            return about
     return None

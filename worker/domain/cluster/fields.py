@@ -119,6 +119,22 @@ def controller_of(manifest: Manifest) -> dict[str, Any]:
     return next((owner for owner in owners if owner.get("controller") is True), {})
 
 
+def owner_of(manifest: Manifest) -> dict[str, Any]:
+    """The owner reference of the controller; without a controller, the first one."""
+    owners = mappings(meta(manifest).get("ownerReferences"))
+    return controller_of(manifest) or next(iter(owners), {})
+
+
+def referred(value: Any, namespace: str) -> ObjectRef:
+    """The object in the namespace that a reference in another object names, with empty strings for missing
+    parts.
+    """
+    found = mapping(value)
+    return ObjectRef(
+        text(found.get("kind")), text(found.get("name")), namespace, text(found.get("apiVersion"))
+    )
+
+
 def moment(value: Any) -> datetime | None:
     """A time of the Kubernetes API (RFC 3339), aware and in UTC; None for anything else.
 

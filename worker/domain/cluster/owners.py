@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from worker.domain.cluster.fields import controller_of, reference, text
+from worker.domain.cluster.fields import controller_of, reference, referred, text
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -96,13 +96,12 @@ def _complete(found: ObjectRef, asked: ObjectRef | None) -> ObjectRef:
 
 
 async def _owner_ref(cluster: Cluster, manifest: Manifest, child: ObjectRef) -> ObjectRef | None:
-    owner = controller_of(manifest)
-    kind, name = text(owner.get("kind")), text(owner.get("name"))
-    if not kind or not name:
+    controller = controller_of(manifest)
+    owner = referred(controller, child.namespace)
+    if not owner.kind or not owner.name:
         return None
-    api_version = text(owner.get("apiVersion"))
-    namespace = child.namespace if await _namespaced(cluster, kind, api_version) else ""
-    return ObjectRef(kind, name, namespace, api_version, text(owner.get("uid")))
+    namespace = child.namespace if await _namespaced(cluster, owner.kind, owner.api_version) else ""
+    return replace(owner, namespace=namespace, uid=text(controller.get("uid")))
 
 
 async def _namespaced(cluster: Cluster, kind: str, api_version: str) -> bool:

@@ -15,6 +15,7 @@ from worker.domain.cluster.fields import (
     name_of,
     pod_template,
     reference,
+    referred,
     strings,
     text,
     without_managers,
@@ -127,8 +128,7 @@ def _belongs(pod: Manifest, target: OwnerChain, workload: OwnerChain | None) -> 
     if start.kind in SELECTING:
         return selects(dig(manifest, *SELECTING[start.kind]), strings(meta(pod).get("labels")))
     if start.kind in {"Service", "Endpoints"}:
-        selector = mapping(dig(manifest, "spec", "selector"))
-        return bool(selector) and selects({"matchLabels": selector}, strings(meta(pod).get("labels")))
+        return is_selected(pod, manifest)
     if start.kind in {"PersistentVolumeClaim", "ConfigMap", "Secret"}:
         found = references_of(mapping(pod.get("spec")), name_of(pod))
         named = {
@@ -167,13 +167,7 @@ async def find_workload(cluster: Cluster, target: OwnerChain) -> OwnerChain | No
         scaled = mapping(dig(manifest, "spec", "scaleTargetRef"))
         if not scaled:
             return None
-        ref = ObjectRef(
-            text(scaled.get("kind")),
-            text(scaled.get("name")),
-            start.namespace,
-            text(scaled.get("apiVersion")),
-        )
-        return await owner_chain(cluster, ref)
+        return await owner_chain(cluster, referred(scaled, start.namespace))
     if start.kind == "Pod" and target.exists is False and (maker := await maker_of(cluster, start)):
         return await owner_chain(cluster, maker)
     if start.kind in {"Pod", *WORKLOADS} or target.root.kind in WORKLOADS:

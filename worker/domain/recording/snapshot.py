@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from worker.domain.cluster.fields import controller_of, dig, meta, name_of, reference, text
+from worker.domain.cluster.fields import controller_of, dig, meta, name_of, reference, referred, text
 from worker.domain.cluster.kinds import BUILT_IN
 from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.pod_finding import worst_first
@@ -130,10 +130,8 @@ class _Taking:
         """Controllers that are not among the objects, and have not been asked for."""
         found = set()
         for item in self.objects.values():
-            owner, namespace = controller_of(item), text(meta(item).get("namespace"))
-            kind, name = text(owner.get("kind")), text(owner.get("name"))
-            ref = ObjectRef(kind, name, namespace, text(owner.get("apiVersion")))
-            if name and ref not in self.asked and (kind, namespace, name) not in self.objects:
+            ref = referred(controller_of(item), text(meta(item).get("namespace")))
+            if ref.name and ref not in self.asked and (ref.kind, ref.namespace, ref.name) not in self.objects:
                 found.add(ref)
         return found
 
@@ -186,8 +184,8 @@ def _top_owner(snapshot: NamespaceSnapshot, item: Manifest) -> ObjectRef:
     """The top controller that is in the snapshot."""
     known = {(o["kind"], text(meta(o).get("namespace")), name_of(o)): o for o in snapshot.objects}
     for _ in range(MAX_OWNERS):
-        owner, namespace = controller_of(item), text(meta(item).get("namespace"))
-        above = known.get((text(owner.get("kind")), namespace, text(owner.get("name"))))
+        owner = referred(controller_of(item), text(meta(item).get("namespace")))
+        above = known.get((owner.kind, owner.namespace, owner.name))
         if above is None:
             break
         item = above

@@ -10,11 +10,11 @@ from typing import Any
 
 from worker.domain.cluster.fields import (
     age,
-    controller_of,
     dig,
     mapping,
     mappings,
     meta,
+    owner_of,
     sequence,
     text,
     whole,
@@ -41,7 +41,7 @@ def pod(item: Manifest, _now: datetime) -> dict[str, str]:
 
 def owner(item: Manifest) -> str:
     """The controller as `ReplicaSet/api-7d9`; without a controller, the first other owner."""
-    found = controller_of(item) or next(iter(mappings(meta(item).get("ownerReferences"))), {})
+    found = owner_of(item)
     return f"{text(found.get('kind'))}/{text(found.get('name'))}" if found else ""
 
 

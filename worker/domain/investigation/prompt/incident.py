@@ -79,25 +79,17 @@ def opening_turn(request: Signal, facts: PromptFacts) -> str:
 
     If the turn is too long, the texts of the sender are cut shorter, so that the evidence keeps its room.
     """
-    texts = _Texts()
     turn = ""
     for share in SHARES:
-        turn = _turn(request, facts, partial(texts.shown, share))
+        turn = _turn(request, facts, partial(_shown, share))
         if fits(turn, TURN_TOKENS):
             break
     return turn
 
 
-class _Texts:
-    """Texts of the sender: redacted once, then cut as often as necessary."""
-
-    def __init__(self) -> None:
-        self._redacted: dict[str, str] = {}
-
-    def shown(self, share: float, name: str, text: str) -> str:
-        if name not in self._redacted:
-            self._redacted[name] = redact(text)
-        return cut_middle(self._redacted[name], max(LEAST_TOKENS, int(SENDER_TOKENS[name] * share))).text
+def _shown(share: float, name: str, text: str) -> str:
+    """A text of the sender, redacted and cut to this share of its tokens."""
+    return cut_middle(redact(text), max(LEAST_TOKENS, int(SENDER_TOKENS[name] * share))).text
 
 
 def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str]) -> str:

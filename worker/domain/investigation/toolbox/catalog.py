@@ -49,6 +49,9 @@ SUMMARY = (
     "workflow_id", "action_type", "version", "title", "description", "when_to_use", "when_not_to_use", "preconditions",
     "gitops_aware",
 )  # fmt: skip
+WHOLE = (
+    "workflow_id", "version", "action_type", "title", "description", "when_to_use", "when_not_to_use", "preconditions",
+)  # fmt: skip
 MAX_FILTERS = 20
 
 
@@ -251,15 +254,7 @@ def _to_give(run: ToolContext, found: Workflow) -> tuple[Parameter, ...]:
 
 
 def _workflow(run: ToolContext, found: Workflow) -> dict[str, Any]:
-    shown = {
-        "workflow_id": found.workflow_id,
-        "version": found.version,
-        "action_type": found.action_type,
-        "title": found.title,
-        "description": found.description,
-        "when_to_use": found.when_to_use,
-        "when_not_to_use": found.when_not_to_use,
-        "preconditions": found.preconditions,
+    shown = {name: getattr(found, name) for name in WHOLE} | {
         "parameters": [shown_parameter(p) for p in _to_give(run, found)],
         "labels": {name: list(values) for name, values in found.labels.items()},
         "detected_labels": dict(found.detected_labels),

@@ -173,16 +173,15 @@ class Proposals:
 
     def track_records(self) -> dict[tuple[str, str], TrackRecord]:
         """The counts of each action in each environment."""
-        found = dict[tuple[str, str], Counter[_Assessed]]()
-        for one, times in self._assessed().items():
-            found.setdefault((one.proposal.group.action, one.proposal.group.environment), Counter())[one] = (
-                times
+        found = dict[tuple[str, str], TrackRecord]()
+        for group, more in self.report().groups.items():
+            known = found.get((group.action, group.environment), TrackRecord())
+            found[group.action, group.environment] = TrackRecord(
+                known.proposed + more.proposed,
+                known.succeeded + more.succeeded,
+                known.failed + more.failed,
             )
-        totals = {place: _count(members) for place, members in found.items()}
-        return {
-            place: TrackRecord(total.proposed, total.succeeded, total.failed)
-            for place, total in totals.items()
-        }
+        return found
 
     def report(self, since: datetime | None = None) -> OutcomeReport:
         """The report about workflows that were proposed since then."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels
 from schemas.safety import SafetyContext
@@ -95,27 +94,6 @@ def lookup_context(answer: Answer, context: SelectionContext) -> SelectionContex
     return for_final_choice(replace(context, severity=severity, components=()))
 
 
-T = TypeVar("T")
-
-
-class PerItem(Generic[T]):
-    """The findings of a check in each item of evidence, computed once for each item."""
-
-    def __init__(self, check: Callable[[Evidence], T]) -> None:
-        self._check = check
-        self._known: dict[Evidence, T] = {}
-
-    async def of(self, items: Iterable[Evidence]) -> list[tuple[Evidence, T]]:
-        """Check the items that are new. Other requests of the process may run between two of them."""
-        found = []
-        for item in items:
-            if item not in self._known:
-                self._known[item] = self._check(item)
-                await asyncio.sleep(0)
-            found.append((item, self._known[item]))
-        return found
-
-
 @dataclass(frozen=True, slots=True)
 class FactFinder:
     """Looks up the facts for the answers to one request.
@@ -137,8 +115,8 @@ class FactFinder:
     lookback: Lookback | None = None
     failed_sources: Sequence[str] = ()
 
-    _reported: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(reported))
-    _reasons: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(signal_reasons))
+    _reasons: dict[Evidence, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
+    """What `reported` and `signal_reasons` have found in each item so far."""
 
     async def facts_for(self, answer: Answer) -> VerdictFacts:
         """Look up everything an answer is judged by. Never raises: what could not be read is part of the
@@ -146,17 +124,20 @@ class FactFinder:
         """
         affected, chain, labels = await self._affected(answer.affected_resource)
         history = await self._history(answer, chain)
-        shown = await self._reported.of(self.evidence.items)
-        reasons = await self._reasons.of(self.evidence.items)
+        items = self.evidence.items
+        for item in items:
+            if item not in self._reasons:
+                self._reasons[item] = reported(item), signal_reasons(item)
+                await asyncio.sleep(0)  # other requests of the process may run
         facts = VerdictFacts(
             context=self._final_context(chain, labels),
             affected=affected,
             detected_labels=labels,
             safety=self.safety,
             failed=self.failed,
-            shown=frozenset().union(*(reasons for _, reasons in shown)),
-            reasons=frozenset().union(*(found for _, found in reasons)),
-            reported_by={item.id: reasons if decides(item) else None for item, reasons in shown},
+            shown=frozenset().union(*(self._reasons[item][0] for item in items)),
+            reasons=frozenset().union(*(self._reasons[item][1] for item in items)),
+            reported_by={item.id: self._reasons[item][0] if decides(item) else None for item in items},
             failed_here=failed_here(history),
             history_problem=history.problem,
             spec_hash=history.spec_hash,

@@ -16,7 +16,7 @@ from worker.domain.values.errors import ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext
 from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredWorkflow
-from worker.domain.verdict.checks.facts import FactFinder, PerItem, label_values
+from worker.domain.verdict.checks.facts import FactFinder, label_values
 from worker.domain.verdict.checks.targets import Existence
 
 API = ObjectRef("Deployment", "api", "shop")
@@ -254,10 +254,9 @@ async def test_other_requests_get_their_turn_while_evidence_is_read():
 
 
 async def test_each_item_of_evidence_is_checked_once():
-    checked = []
-    results = PerItem(lambda item: checked.append(item.id) or len(item.body))
-    log = evidence("one", "three")
-    await results.of(log.items)
-    log.add(log.items[0])
-    assert [3, 5, 3] == [found for _, found in await results.of(log.items)]
-    assert ["E1", "E2", "E3"] == checked
+    log, known = evidence("2026-06-04T19:22:52Z Warning FailedCreate ReplicaSet shop/api-7d9: denied"), {}
+    finder = fact_finder(evidence=log, _reasons=known)
+    await finder.facts_for(answer())
+    assert {log.items[0]} == set(known)
+    known[log.items[0]] = frozenset({"remembered"}), frozenset()
+    assert {"remembered"} == (await finder.facts_for(answer())).shown
