@@ -60,7 +60,7 @@ async def test_heads_that_were_kept_elsewhere(tmp_path):
     written(heads, [*events[-1:], events[-1].replace(b'"rr-1"', b'"rr-0"')])
     assert ["head_missing"] == await problems(*file, "--heads", str(heads))
     heads.write_text("{}")
-    assert "line 1 is no head" in (await rca("audit", "verify", *file, "--heads", str(heads))).err
+    assert "line 1 is not a head" in (await rca("audit", "verify", *file, "--heads", str(heads))).err
 
 
 async def test_an_archive_is_kept_and_verified_alone_and_with_the_stream(tmp_path, key):

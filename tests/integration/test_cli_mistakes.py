@@ -86,13 +86,15 @@ async def test_a_file_that_cannot_be_used_is_named_without_a_number(tmp_path, ar
     assert (1, "", f"error: {said.format(dir=tmp_path)}\n") == (ended.code, ended.out, ended.err)
 
 
-@pytest.mark.parametrize("content", ["", '{\n"a": 1\n}\n' * 100], ids=["empty", "other"])
+@pytest.mark.parametrize(
+    ("content", "why"), [("", ""), ('{\n"a": 1\n}\n' * 100, " (line 1: not JSON)")], ids=["empty", "other"]
+)
 @pytest.mark.parametrize("more", [(), ("--json",)])
-async def test_a_file_without_any_audit_event_is_no_good_trail(tmp_path, content, more):
+async def test_a_file_without_any_audit_event_is_no_good_trail(tmp_path, content, why, more):
     path = tmp_path / "other.json"
     path.write_text(content)
     ended = await rca("audit", "verify", "--file", str(path), *more)
-    said = f"error: {path} holds no audit events; `rca audit export` writes such files\n"
+    said = f"error: {path} holds no audit events{why}; `rca audit export` writes such files\n"
     assert (1, "", said) == (ended.code, ended.out, ended.err)
 
 

@@ -79,6 +79,31 @@ def test_messages_that_were_deleted_before_they_were_exported(filled):
     assert (GAP, True) == (finding.problem, "messages 5 to 8" in finding.detail)
 
 
+@pytest.mark.parametrize("size", [2, 3, 5, 10**6, 10**18, 10**30])
+def test_an_index_with_other_sizes(filled, size):
+    path = filled.directory / INDEX
+    path.write_bytes(path.read_bytes().replace(b'"size":4', b'"size":%d' % size, 1))
+    assert CHANGED in problems(filled.directory)
+    assert set(AuditArchive(filled.directory).lines(AUDIT)) <= {b"a", b"b", b"c", b"d", b""}
+
+
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [(b'"size":4', b'"size":-4'), (b'"kept_since":"', b'"kept_since":"2026-06-04T12:00:00","x":"')],
+)
+def test_an_index_with_values_that_no_export_writes(filled, field, other):
+    path = filled.directory / INDEX
+    path.write_bytes(path.read_bytes().replace(field, other, 1))
+    with pytest.raises(ArchiveError, match="line 1 is not"):
+        AuditArchive(filled.directory)
+
+
+def test_parts_that_overlap(filled):
+    filled.append(AUDIT, [(4, b"d")], stored_at=NOON)
+    [finding] = filled.findings()
+    assert (GAP, "audit: message 4 follows 4") == (finding.problem, finding.detail)
+
+
 @pytest.mark.parametrize("line", [b"{}", b"[]", b"\xff", b""])
 def test_an_index_that_is_none(tmp_path, line):
     (tmp_path / INDEX).write_bytes(line + b"\n")

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from worker.domain.audit.findings import AuditFinding, ChainProblem
 from worker.domain.values.errors import ReportedError
@@ -41,14 +41,14 @@ class Part(BaseModel):
 
     kind: str
     file: str
-    size: int
+    size: NonNegativeInt
     first: int
     last: int
     sha256: str
     tail: str
     prev: str
     at: datetime
-    kept_since: datetime | None = None
+    kept_since: AwareDatetime | None = None
 
 
 class AuditArchive:
@@ -136,8 +136,9 @@ class AuditArchive:
                     ChainProblem.ARCHIVE_CHANGED, f"{part.file}: messages {part.first} to {part.last}"
                 )
             if part.first != (missing := last.get(part.kind, part.first - 1) + 1):
-                detail = f"{part.kind}: messages {missing} to {part.first - 1} were deleted before they were exported"
-                yield _finding(ChainProblem.ARCHIVE_GAP, detail)
+                gone = f"messages {missing} to {part.first - 1} were deleted before they were exported"
+                detail = gone if part.first > missing else f"message {part.first} follows {missing - 1}"
+                yield _finding(ChainProblem.ARCHIVE_GAP, f"{part.kind}: {detail}")
             last[part.kind] = part.last
 
     def _bodies(self) -> Iterator[tuple[Part, bytes]]:
@@ -148,9 +149,10 @@ class AuditArchive:
             path = self.directory / part.file
             body = b""
             if path.exists():
+                there = path.stat().st_size - begin
                 with path.open("rb") as file:
-                    file.seek(begin)
-                    body = file.read(part.size)
+                    file.seek(begin if there > 0 else 0)
+                    body = file.read(max(0, min(part.size, there)))
             yield part, body
 
 

@@ -255,7 +255,7 @@ def read_heads(path: Path) -> list[KeptHead]:
             found.append(HEAD.validate_json(line))
         except ValidationError as e:
             raise ReportedError(
-                f"{path}: line {number} is no head: it needs request_key, chain, sequence and hash"
+                f"{path}: line {number} is not a head: it needs request_key, chain, sequence and hash; a time needs an offset"
             ) from e
     return found
 

@@ -121,7 +121,9 @@ async def verify(
         if request:
             raise ReportedError(NOTHING.format(request=request))
         if file:
-            raise ReportedError(f"{file} holds no audit events; `rca audit export` writes such files")
+            first = report.findings[0] if report.findings else None
+            said = f" (line {first.position}: {first.detail})" if first and first.position else ""
+            raise ReportedError(f"{file} holds no audit events{said}; `rca audit export` writes such files")
     if json_output:
         print_json({"good": report.good, **asdict(report)})
     else:
@@ -230,9 +232,8 @@ def _line(finding: AuditFinding) -> str:
     if not finding.sequence:
         return f"message {finding.position}: {finding.problem}: {finding.detail}"
     chain = f" (chain {_shown(finding.chain)}{where})" if finding.chain else ""
-    return (
-        f"{_shown(finding.request_key)}: event {finding.sequence}: {finding.problem}: {finding.detail}{chain}"
-    )
+    key = _shown(finding.request_key) or "a result that names no request"
+    return f"{key}: event {finding.sequence}: {finding.problem}: {finding.detail}{chain}"
 
 
 def _shown(text: str) -> str:

@@ -149,7 +149,7 @@ def read_link(body: bytes) -> Link:
         event: Any = json.loads(body)
         same = canonical(event) == body
     except (ValueError, RecursionError) as e:
-        raise ValueError("no JSON") from e
+        raise ValueError("not JSON") from e
     if not same or not isinstance(event, dict):
         raise ValueError("not a JSON object in canonical form")
     if not all(isinstance(event.get(name), str) for name in TEXTS):

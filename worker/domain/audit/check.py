@@ -194,7 +194,7 @@ def _may_have_expired(chain: Chain, facts: AuditFacts) -> bool:
     """True if the missing events may have expired. No run continues a chain after a day, so they are at
     most a day older than the others.
     """
-    return facts.kept_since is not None and chain.first_time <= facts.kept_since + RESUMABLE + CLOCKS
+    return facts.kept_since is not None and chain.first_time - facts.kept_since <= RESUMABLE + CLOCKS
 
 
 def _earlier(chain: Chain, following: Chain) -> ChainStatus:
@@ -218,7 +218,7 @@ def _last(chains: Sequence[Chain], facts: AuditFacts) -> ChainStatus:
     if chain.ended:
         _compare(chains, stored, facts)
         return ChainStatus.COMPLETE
-    is_open = not facts.all_ended and (chain.last_at > facts.now - RESUMABLE or _may_wait(chain, facts))
+    is_open = not facts.all_ended and (facts.now - chain.last_at < RESUMABLE or _may_wait(chain, facts))
     if stored is not None:
         answered = [(c, e.sequence) for c in chains for e in c.ends if e.result_sha256 == stored.sha256]
         if answered and not stored.failed:
@@ -235,7 +235,7 @@ def _last(chains: Sequence[Chain], facts: AuditFacts) -> ChainStatus:
 
 def _may_wait(chain: Chain, facts: AuditFacts) -> bool:
     """True if a request this old is in the queue: no worker has run for a day, or all of them had to wait."""
-    return facts.waiting_since is not None and facts.waiting_since - CLOCKS < chain.first_time
+    return facts.waiting_since is not None and facts.waiting_since - chain.first_time < CLOCKS
 
 
 def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: AuditFacts) -> None:
@@ -246,7 +246,7 @@ def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: AuditF
     if stored is None or stored.sha256 == end.result_sha256:
         return
     known = any(e.result_sha256 == stored.sha256 for c in chains for e in c.ends)
-    if known and stored.failed and end.time > facts.now - CLOCKS:
+    if known and stored.failed and facts.now - end.time < CLOCKS:
         return
     chain.wrong(end.sequence, ChainProblem.OTHER_RESULT, "the stored result is not the one of this event")
 

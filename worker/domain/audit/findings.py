@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pydantic import AwareDatetime
+
 
 class ChainProblem(enum.StrEnum):
     """A problem of a chain, the stream or an archive: the trail was tampered with, or a part of it is
@@ -83,7 +85,7 @@ class KeptHead:
     chain: str
     sequence: int
     hash: str
-    time: datetime | None = None
+    time: AwareDatetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class AuditFacts:
 
     `now`: when reading the events began. `results` by request key; None when they were not read. Read them
     before the events, so that every event of a stored result is there. `waiting_since`: when the oldest
-    request in the queue was stored; None for an empty queue. Q `heads`: copies of heads that must be in the
+    request in the queue was stored; None for an empty queue. `heads`: copies of heads that must be in the
     trail, unless they have expired.
     """
 

@@ -474,6 +474,20 @@ def test_hostile_json_is_unreadable(body):
     assert [ChainProblem.UNREADABLE] == [f.problem for f in check([body], AuditFacts(now=NOON)).findings]
 
 
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@given(
+    ended=st.booleans(),
+    times=st.tuples(*[st.datetimes(timezones=st.just(UTC)) | st.sampled_from([NOON, FIRST, LAST])] * 3),
+)
+def test_no_time_breaks_the_check(ended, times):
+    now, kept_since, waiting_since = times
+    events = bodies(whole("rr-1", 4)[1:], whole("rr-2", 4) if ended else whole("rr-2", 4)[:-1])
+    known = AuditFacts(now, kept_since=kept_since, waiting_since=waiting_since)
+    assert {"rr-1", "rr-2"} >= {finding.request_key for finding in check(events, known).findings}
+
+
 def test_only_one_request_is_looked_at():
     messages = [b"?", *bodies(whole("rr-1", 3), whole("rr-2", 3)[1:])]
     known = facts("rr-1", "rr-2", "rr-3")
