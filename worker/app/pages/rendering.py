@@ -17,7 +17,7 @@ from markupsafe import Markup
 from worker.app.pages.incident import IncidentPage, axis
 from worker.domain.untrusted.evidence import make_visible
 
-SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@]|(?<=:)/|^[-+#=]|^\d+(?=[.)]\s)|(?<=\bwww)\.)")
+SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@]|(?<=:)/|^[-+#=]|^\d+(?=[.)](?:\s|$))|(?<=\bwww)\.)")
 """What can begin a construct of CommonMark or an automatic link, and what can begin a block at the start
 of a line."""
 LONGEST_FENCE = 40
