@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -23,6 +24,7 @@ from worker.app.alert_receiver import AlertReceiver, serve
 from worker.app.client import RequestClient
 from worker.app.wiring.clock import SystemClock
 from worker.domain.alerts.storm import StormRule
+from worker.domain.alerts.webhook import read_webhook
 from worker.domain.values.errors import ClusterReason
 from worker.sandbox.cluster_server import write_kubeconfig
 
@@ -106,11 +108,12 @@ async def receiving(tmp_path, **rule):
         )
         async with serve(receiver, "127.0.0.1", 0, TOKEN) as port, aiohttp.ClientSession() as http:
 
-            async def post(body, token=TOKEN, content_type="application/json"):
+            async def post(body, token=TOKEN, content_type="application/json", encoding=""):
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": content_type}
+                headers |= {"Content-Encoding": encoding} if encoding else {}
                 url = f"http://127.0.0.1:{port}/webhook"
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
-                async with http.post(url, data=data, headers=headers) as answer:
+                async with http.post(url, data=io.BytesIO(data), headers=headers) as answer:
                     return answer.status, await answer.json()
 
             post.receiver = receiver
@@ -166,6 +169,33 @@ async def test_a_thousand_alerts_about_many_objects_are_a_few_requests(tmp_path)
     assert (200, 5, 995) == (status, counts["published"], counts["in_storm"])
     assert [False] * 4 + [True] == [body.get("is_storm", False) for body in bodies]
     assert 5 == len(bodies[-1]["affected_resources"])
+
+
+async def test_each_of_ten_thousand_alerts_is_published():
+    bodies = []
+
+    async def publish(body):
+        bodies.append(json.loads(body))
+
+    alerts = [alert(n, alertname=f"A{n}", deployment=f"app-{n}") for n in range(10_000)]
+    receiver = AlertReceiver(MemoryCluster(CLUSTER), publish, SystemClock())
+    await receiver.receive(read_webhook(json.dumps(webhook(*alerts)).encode()))
+    assert 10_000 == len({body["remediation_id"] for body in bodies})
+
+
+async def test_labels_that_name_no_object_hide_no_real_alert(tmp_path):
+    async with receiving(tmp_path, objects=2, alerts=2) as (post, js, _):
+        await post(webhook(*(alert(n, deployment=f"<no name {n}>") for n in range(3))))
+        _, counts = await post(webhook(alert(9, deployment="api")))
+        assert {"invalid": 3, "published": 1} == counts
+        [(_, body)] = await published(js)
+    assert "api" == body["resource_name"]
+
+
+async def test_a_body_that_does_not_match_its_encoding_is_rejected(tmp_path):
+    async with receiving(tmp_path) as (post, _, _):
+        status, answer = await post(b"not gzip", encoding="gzip")
+    assert (400, True) == (status, "content-encoding" in answer["error"])
 
 
 async def test_what_could_not_be_published_is_published_when_it_comes_again(tmp_path):

@@ -85,6 +85,7 @@ class AlertReceiver:
             for alert in filter(is_incident, webhook.alerts):
                 try:
                     await self._take(alert)
+                    await asyncio.sleep(0)  # of many alerts, not all lead to a publish
                 except ReportedError as e:  # the others may succeed
                     failed = failed or e
         if failed is not None:
@@ -108,8 +109,11 @@ class AlertReceiver:
             self.counts["no_resource"] += 1
             log.warning("alert_without_resource", alert=alert.name[:NAME_CHARS])
             return None
-        decision, storm = self._storms.decide(alert.name, target, self.clock.now())
         body = request_of(alert, target, environment=self.environment, cluster_name=self.cluster_name)
+        checked = self._checked(body)
+        if checked is None:  # labels with names that no object has must not count towards a storm
+            return None
+        decision, storm = self._storms.decide(alert.name, target, self.clock.now())
         if storm is not None:
             window = f"{int(self.rule.window.total_seconds())}s"
             log.warning("alert_storm", alert=alert.name, type=storm.type, alerts=storm.alerts)
@@ -117,7 +121,7 @@ class AlertReceiver:
         if decision is not Decision.PUBLISH:
             self.counts[str(decision)] += 1
             return None
-        return self._checked(body)
+        return checked
 
     def _checked(self, body: dict[str, Any]) -> bytes | None:
         """The request, or None if a worker would reject it: sending it again would not help."""
@@ -185,7 +189,7 @@ async def serve(receiver: AlertReceiver, host: str, port: int, token: str) -> As
         except web.HTTPRequestEntityTooLarge:
             log.warning("webhook_too_large", limit=MAX_BODY_BYTES, advice="set max_alerts of the receiver")
             return web.json_response({"error": f"above {MAX_BODY_BYTES} bytes: set max_alerts"}, status=413)
-        except InvalidWebhook as e:
+        except (InvalidWebhook, web.RequestPayloadError) as e:  # the latter: not encoded as the header says
             log.warning("webhook_invalid", reason=str(e))
             return web.json_response({"error": str(e)}, status=400)
         try:

@@ -1,8 +1,7 @@
 """Decides about an alert: a request, a duplicate, or a part of a storm. Pure: the state is a value.
 
-Storms are told apart as in ADR-041: `rate` is a repeated alert about the same object or within one namespace,
-`pattern` is one alert about many objects. A storm becomes one request; further alerts in its window are
-counted, not sent.
+A storm of the type `rate` is one alert, repeated within one namespace; of the type `pattern`, one alert about
+many objects. A storm becomes one request. Further alerts within its window are counted, but not published.
 """
 
 from __future__ import annotations

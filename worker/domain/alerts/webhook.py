@@ -11,8 +11,6 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-MAX_ALERTS = 5_000
-"""The most alerts of one notification that are read."""
 FINGERPRINT = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 ERROR_CHARS = 300
@@ -71,11 +69,7 @@ class Webhook(BaseModel):
 def read_webhook(body: bytes) -> Webhook:
     """Read a notification. Raises InvalidWebhook."""
     try:
-        read = Webhook.model_validate_json(body)
+        return Webhook.model_validate_json(body)
     except ValidationError as e:
         found = [f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in e.errors()[:3]]
         raise InvalidWebhook("; ".join(found)[:ERROR_CHARS]) from None
-    left_out = max(0, len(read.alerts) - MAX_ALERTS)
-    return read.model_copy(
-        update={"alerts": read.alerts[:MAX_ALERTS], "truncated": read.truncated + left_out}
-    )

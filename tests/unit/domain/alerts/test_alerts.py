@@ -20,7 +20,7 @@ from worker.domain.alerts.request import (
     storm_request,
 )
 from worker.domain.alerts.storm import KEPT, Decision, Storm, StormRule, Stormwatch
-from worker.domain.alerts.webhook import MAX_ALERTS, Alert, InvalidWebhook, read_webhook
+from worker.domain.alerts.webhook import Alert, InvalidWebhook, read_webhook
 from worker.domain.intake.decode import Decoded, decode
 from worker.domain.values.objects import ObjectRef
 
@@ -282,9 +282,3 @@ def test_an_error_does_not_repeat_what_it_is_about():
     with pytest.raises(InvalidWebhook) as raised:
         read_webhook(json.dumps(body).encode())
     assert len(str(raised.value)) <= 300
-
-
-def test_the_first_alerts_of_a_huge_notification_are_read():
-    body = notification()
-    read = read_webhook(json.dumps(body | {"alerts": body["alerts"] * (MAX_ALERTS + 3)}).encode())
-    assert (MAX_ALERTS, 3) == (len(read.alerts), read.truncated)
