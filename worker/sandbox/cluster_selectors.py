@@ -98,12 +98,11 @@ def _requirement(found: re.Match[str]) -> LabelTest:
         return lambda labels: absent not in labels
     if found["order"]:
         return _compare(key, found["order"], int(found["bound"]))
-    if found["set"]:
-        values = {value.strip() for value in found["values"].split(",")}
-        return _in_set(key, values, negated=found["set"] == "notin")
-    if found["equal"]:
-        return _in_set(key, {found["value"]}, negated=found["equal"] == "!=")
-    return lambda labels: key in labels
+    if not found["set"] and not found["equal"]:
+        return lambda labels: key in labels
+    texts = found["values"].split(",") if found["set"] else [found["value"]]
+    values, negated = {text.strip() for text in texts}, found["set"] == "notin" or found["equal"] == "!="
+    return lambda labels: (labels.get(key) in values) is not negated  # a missing label satisfies `!=`
 
 
 def field_test(
@@ -155,13 +154,6 @@ def _field_term(term: str, selector: str) -> tuple[str, str, str]:
 def _check_length(selector: str) -> None:
     if len(selector) > MAX_SELECTOR_CHARS:
         raise bad_request(f"selector is longer than {MAX_SELECTOR_CHARS} characters")
-
-
-def _in_set(key: str, values: set[str], *, negated: bool) -> LabelTest:
-    """A test for a set of values. A missing label satisfies `!=` and `notin`."""
-    if negated:
-        return lambda labels: key not in labels or labels[key] not in values
-    return lambda labels: key in labels and labels[key] in values
 
 
 def _compare(key: str, operator: str, bound: int) -> LabelTest:

@@ -82,11 +82,11 @@ class SnapshotApi:
             case []:
                 return self._list(request, resource, namespace)
             case [name] if bool(namespace) is resource.namespaced:
-                return self._get(resource, namespace, name)
+                return web.json_response(self.snapshot.get(resource, namespace, name))
             case [name, "log"] if "log" in resource.subresources and namespace:
                 return self._log(request, namespace, name)
             case [name, part] if part in resource.subresources and bool(namespace) is resource.namespaced:
-                return self._get(resource, namespace, name)
+                return web.json_response(self.snapshot.get(resource, namespace, name))
             case _:
                 raise no_such_resource()
 
@@ -107,10 +107,6 @@ class SnapshotApi:
             f'in API group "{group}" {scope}'
         )
         raise ApiFailure(403, message, name=name, group=group, kind=plural)
-
-    def _get(self, resource: Resource, namespace: str, name: str) -> web.Response:
-        manifest = self.snapshot.get(resource, namespace, name)
-        return web.json_response(manifest)
 
     def _list(self, request: web.Request, resource: Resource, namespace: str) -> web.Response:
         query = request.query
