@@ -25,9 +25,8 @@ from schemas.taxonomy import normalize_severity
 from worker.domain.values.errors import EmbedderUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchQuery
-from worker.domain.values.workflows import WILDCARD, Workflow
+from worker.domain.values.workflows import WILDCARD, WORD_BORDER, Workflow
 
-HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 WORD = re.compile(r"[^\W_]+")
 MAX_WORDS = 32
 KEPT_WORDS = 256
@@ -76,7 +75,7 @@ class TextIndex:
 
 def split_names(text: str) -> str:
     """The text, then the text again with CamelCase names split."""
-    return f"{text} {HUMP.sub(' ', text)}"
+    return f"{text} {WORD_BORDER.sub(' ', text)}"
 
 
 def _word_scores(database: sqlite3.Connection, word: str) -> Mapping[int, float]:
@@ -100,7 +99,7 @@ def words_of(query: str) -> list[str]:
 
 def spaced_names(text: str) -> str:
     """The text with CamelCase names split: `OOM Killed`."""
-    return HUMP.sub(" ", text)
+    return WORD_BORDER.sub(" ", text)
 
 
 def passage_of(workflow: Workflow) -> str:

@@ -129,23 +129,15 @@ BUILT_IN: tuple[tuple[KindInfo, tuple[str, ...]], ...] = tuple(kinds_of(API_RESO
 def _by_name() -> dict[str, KindInfo]:
     known: dict[str, KindInfo] = {}
     for info, short_names in BUILT_IN:
-        for name in (info.kind.lower(), info.plural, *short_names):
+        low = info.kind.lower()
+        for name in (low, info.plural, *short_names, f"{low}s", f"{low}es"):
             known.setdefault(name, info)
             known.setdefault(f"{info.api_version}/{name}", info)
     return known
 
 
-def _spellings() -> dict[str, str]:
-    known: dict[str, str] = {}
-    for info, short_names in BUILT_IN:
-        low = info.kind.lower()
-        names = (low, info.plural, *short_names, f"{low}s", f"{low}es")
-        known |= dict.fromkeys(names, info.kind)
-    return known
-
-
 _BY_NAME = _by_name()
-SPELLINGS: Mapping[str, str] = _spellings()
+SPELLINGS: Mapping[str, str] = {name: info.kind for name, info in _BY_NAME.items() if "/" not in name}
 """Kinds as the API spells them, by every usual spelling in lower case."""
 KINDS = frozenset(SPELLINGS.values())
 API_VERSIONS: Mapping[str, str] = {info.kind: info.api_version for info, _ in reversed(BUILT_IN)}
@@ -174,9 +166,14 @@ def split_kind(kind: str) -> tuple[str, str]:
     return "", kind
 
 
+def kind_named(text: str) -> str:
+    """The kind that a text names, in any spelling, alone or with its API version or group."""
+    return canonical_kind(split_kind(text.strip())[1])
+
+
 def is_secret(kind: str) -> bool:
     """True if the kind is the core kind Secret in any spelling."""
-    return canonical_kind(split_kind(kind.strip())[1]) == "Secret"
+    return kind_named(kind) == "Secret"
 
 
 def belongs_by_name(owner: ObjectRef, other: ObjectRef) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from worker.domain.cluster.fields import meta, text
-from worker.domain.cluster.kinds import canonical_kind, split_kind
+from worker.domain.cluster.kinds import kind_named
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -108,7 +108,7 @@ def _place(item: Manifest) -> tuple[str, str]:
 
 
 def _plain(kind: str) -> str:
-    return canonical_kind(split_kind(kind.strip())[1]).lower()
+    return kind_named(kind).lower()
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -75,8 +75,8 @@ def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
     """
     for name, used, limit, next_call in _budgets(spent, limits, expected_tokens):
         if used >= limit or used + next_call > limit:
-            more = f", the next call may take {_number(next_call)}" if used < limit else ""
-            return f"{name} used up ({_number(used)} of {_number(limit)}{more})"
+            more = f", the next call may take {next_call:g}" if used < limit else ""
+            return f"{name} used up ({used:g} of {limit:g}{more})"
     return ""
 
 
@@ -109,10 +109,6 @@ def _budgets(spent: Spent, limits: Limits, expected_tokens: int) -> list[tuple[s
         next_cost = spent.last_cost_usd if expected_tokens else 0.0
         budgets.append(("US dollars", spent.cost_usd or 0.0, limits.cost_usd, next_cost))
     return budgets
-
-
-def _number(value: float) -> str:
-    return f"{value:g}"
 
 
 def usage_of(spent: Spent) -> Usage:

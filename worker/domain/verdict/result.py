@@ -6,7 +6,7 @@ redacted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,10 +21,11 @@ from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind, normalize_risk
 from schemas.usage import ContextUsed
 from schemas.workflow import AlternativeWorkflow, RequiredObject, SelectedWorkflow, WorkflowDependencies
+from worker.domain.cluster.fields import mapping
+from worker.domain.intake.accepted import failed_execution
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, make_visible, one_line
 from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.limits import Spent, usage_of
-from worker.domain.values.remediations import FailedExecution
 from worker.domain.verdict.approval.policy import decided_environment
 from worker.domain.verdict.checks.workflow import repeats
 from worker.domain.verdict.corroboration import Corroborated
@@ -231,8 +232,7 @@ def _recovery(parts: Ingredients) -> dict[str, Any]:
 
 
 def _recovery_analysis(accepted: Accepted) -> analysis.RecoveryAnalysis:
-    said = (accepted.answer.recovery_analysis or {}).get("previous_attempt_assessment")
-    said = said if isinstance(said, Mapping) else {}
+    said = mapping((accepted.answer.recovery_analysis or {}).get("previous_attempt_assessment"))
     assessment = analysis.PreviousAttemptAssessment(
         failure_understood=_flag(said.get("failure_understood")),
         failure_reason_analysis=_text(said.get("failure_reason_analysis")),
@@ -248,11 +248,9 @@ def _recovery_strategy(
     accepted: Accepted, kept: Accepted | None, request: RecoveryRequest
 ) -> analysis.RecoveryStrategy:
     said = accepted.answer.recovery_strategy or {}
-    differs = None
-    if kept is not None and kept.workflow is not None:
-        failed = request.previous_execution.selected_workflow
-        before = FailedExecution(failed.workflow_id, failed.parameters)
-        differs = not repeats(kept.workflow, kept.parameters, before)
+    differs, failed = None, failed_execution(request)
+    if kept is not None and kept.workflow is not None and failed is not None:
+        differs = not repeats(kept.workflow, kept.parameters, failed)
     return analysis.RecoveryStrategy(
         approach=_text(said.get("approach")),
         differs_from_previous=differs,

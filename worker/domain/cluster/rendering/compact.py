@@ -64,6 +64,15 @@ class Rendered:
     cut: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Text that is within its budget, and how many of how many objects or lines it shows."""
+
+    body: str
+    shown: int
+    total: int
+
+
 class NoSuchPath(Exception):  # noqa: N818 - an answer, not a fault
     """The object has no value at the path. The message names the existing keys."""
 

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from worker.domain.cluster.fields import moment
 from worker.domain.cluster.pods import Container
-from worker.domain.cluster.rendering.compact import Rendered
+from worker.domain.cluster.rendering.compact import Excerpt, Rendered
 from worker.domain.untrusted.evidence import make_visible
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.tokens import cut_middle, estimate_tokens
@@ -37,20 +37,6 @@ TROUBLE = re.compile(
     r"|too many|no space|exhausted|unreachable|reset by peer|corrupt|crash|abort|warn|caused by|deadlock|segfault",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LogText:
-    """Lines that fit, how many of how many lines (before folding repeats), and whether any matched."""
-
-    body: str
-    shown: int
-    total: int
-
-    @property
-    def left_out(self) -> int:
-        """The number of lines that were left out."""
-        return self.total - self.shown
 
 
 def clean_lines(raw: bytes) -> list[str]:
@@ -198,7 +184,7 @@ def _repeats(keys: list[str], start: int) -> tuple[int, int]:
     return best
 
 
-def render_log(lines: list[str], max_tokens: int, *, head_share: float = 0.12) -> LogText:
+def render_log(lines: list[str], max_tokens: int, *, head_share: float = 0.12) -> Excerpt:
     """Folded lines within the budget: the end first, then lines that report trouble, then the beginning."""
     folded = fold(lines)
     costs = [estimate_tokens(item.text) + 1 for item in folded]
@@ -206,7 +192,7 @@ def render_log(lines: list[str], max_tokens: int, *, head_share: float = 0.12) -
         folded = fold_similar(folded)
         costs = [estimate_tokens(item.text) + 1 for item in folded]
     if sum(costs) <= max_tokens:
-        return LogText("\n".join(f.text for f in folded), len(lines), len(lines))
+        return Excerpt("\n".join(f.text for f in folded), len(lines), len(lines))
     room = max_tokens - 10
     head_room, tail_room = int(room * head_share), int(room * 0.55)
     shown: set[int] = set()
@@ -216,7 +202,7 @@ def render_log(lines: list[str], max_tokens: int, *, head_share: float = 0.12) -
     _take_each(_first_of_each(trouble, folded), costs, room, shown)
     if not shown:
         return _one_line_only(folded, len(lines), max_tokens)
-    return LogText(_joined(folded, sorted(shown)), sum(folded[i].count for i in shown), len(lines))
+    return Excerpt(_joined(folded, sorted(shown)), sum(folded[i].count for i in shown), len(lines))
 
 
 def _take(order: range, costs: list[int], room: int, shown: set[int]) -> int:
@@ -259,11 +245,11 @@ def _joined(folded: list[Folded], shown: list[int]) -> str:
     return "\n".join(parts)
 
 
-def _one_line_only(folded: list[Folded], total: int, max_tokens: int) -> LogText:
+def _one_line_only(folded: list[Folded], total: int, max_tokens: int) -> Excerpt:
     mark = [f"[… {total - 1} lines cut …]"] if total > 1 else []
     room = max_tokens - sum(estimate_tokens(line) + 1 for line in mark)
     last = cut_middle(folded[-1].text, max(room, 1), tail_share=0.9).text
-    return LogText("\n".join([*mark, last]), min(1, total), total)
+    return Excerpt("\n".join([*mark, last]), min(1, total), total)
 
 
 MAX_REDACTED = 48 * 1024  # characters that are redacted; the middle of longer logs is dropped

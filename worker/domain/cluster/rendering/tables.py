@@ -6,14 +6,13 @@ Failing objects come first, because the end of a long table is cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from worker.domain.cluster.fields import age, dig, mapping, mappings, meta, name_of, text
 from worker.domain.cluster.pods import deletion, pod_failing
 from worker.domain.cluster.rendering import columns as render_columns
 from worker.domain.cluster.rendering import workload_columns as render_workloads
-from worker.domain.cluster.rendering.compact import render_object
+from worker.domain.cluster.rendering.compact import Excerpt, render_object
 from worker.domain.cluster.rendering.prune import image_digest, same_tag_differs
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
@@ -30,18 +29,9 @@ COLUMNS: dict[str, Callable[[Manifest, datetime], Row]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table that fits its budget. `shown` of `total` objects have a row."""
-
-    body: str
-    shown: int
-    total: int
-
-
 def render_table(
     kind: str, items: Sequence[Manifest], now: datetime, max_tokens: int, *, all_namespaces: bool = False
-) -> TextTable:
+) -> Excerpt:
     """The table of `items`, all of the kind `kind`. `now` is the moment ages are counted from."""
     ordered = _failing_first(items)
     rows = [_row(kind, item, now, all_namespaces=all_namespaces) for item in ordered]
@@ -58,16 +48,16 @@ def render_table(
         *(SEPARATOR.join(row.get(column, "") for column in header) for row in rows),
     ]
     kept = _that_fit(lines, max_tokens)
-    return TextTable("\n".join(kept), len(kept) - 1, len(rows))
+    return Excerpt("\n".join(kept), len(kept) - 1, len(rows))
 
 
-def render_lines(items: Sequence[Manifest], max_tokens: int) -> TextTable:
+def render_lines(items: Sequence[Manifest], max_tokens: int) -> Excerpt:
     """The objects as compact JSON, one a line. One that is too long by itself is shrunk as `render_object`
     does.
     """
     lines = [redact(render_object(item, max_tokens).body) for item in _failing_first(items)]
     kept = _that_fit(lines, max_tokens)
-    return TextTable("\n".join(kept), len(kept), len(lines))
+    return Excerpt("\n".join(kept), len(kept), len(lines))
 
 
 def _failing_first(items: Iterable[Manifest]) -> list[Manifest]:
@@ -117,8 +107,3 @@ def unhealthy(item: Manifest) -> bool:
     if judge:
         return judge(item)
     return any(render_columns.bad_condition(c) for c in mappings(dig(item, "status", "conditions")))
-
-
-def only_unhealthy(items: Iterable[Manifest]) -> list[Manifest]:
-    """The unhealthy objects."""
-    return [item for item in items if unhealthy(item)]

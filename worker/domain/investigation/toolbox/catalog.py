@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from schemas.taxonomy import Severity, SignalType, normalize_severity
@@ -29,6 +29,7 @@ from worker.domain.investigation.toolbox.tool import (
     ToolOutput,
     ToolProblem,
     Word,
+    clamped,
 )
 from worker.domain.values.workflow_search import MAX_RESULTS, MIN_CONFIDENCE, Target
 from worker.domain.values.workflows import (
@@ -55,14 +56,6 @@ WHOLE = (
 MAX_FILTERS = 20
 
 
-def _as_share(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
-
-
-def _as_count(results: int) -> int:
-    return min(max(results, 1), MOST_RESULTS)
-
-
 def _as_object(value: Any) -> Any:
     """Decode an object that a model wrote as JSON text."""
     if not isinstance(value, str):
@@ -87,11 +80,11 @@ Level = Annotated[Word, WithJsonSchema({"type": "string", "enum": LEVELS})]
 Share = Annotated[
     float,
     Field(allow_inf_nan=False),
-    AfterValidator(_as_share),
+    clamped(0.0, 1.0),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
 ]
 Count = Annotated[
-    int, AfterValidator(_as_count), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS})
+    int, clamped(1, MOST_RESULTS), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS})
 ]
 
 

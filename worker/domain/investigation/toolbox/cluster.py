@@ -13,11 +13,11 @@ from worker.domain.cluster.detected_labels import detect_labels
 from worker.domain.cluster.events import read_events, since_moment
 from worker.domain.cluster.fields import name_of, text
 from worker.domain.cluster.history import describe
-from worker.domain.cluster.kinds import canonical_kind, is_secret, split_kind
+from worker.domain.cluster.kinds import is_secret, kind_named
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, render_value, to_json
 from worker.domain.cluster.rendering.prune import last_change
-from worker.domain.cluster.rendering.tables import only_unhealthy, render_lines, render_table
+from worker.domain.cluster.rendering.tables import render_lines, render_table, unhealthy
 from worker.domain.cluster.timeline import timeline
 from worker.domain.investigation.toolbox.tool import (
     RESULT_TOKENS,
@@ -69,11 +69,6 @@ class GetEvents(Arguments):
     namespace: Word = Field(default="", description="empty: all")
     since: Word = Field(default="", description="e.g. 30m, 2h")
 
-    @property
-    def resolved_kind(self) -> str:
-        """The kind as the API spells it, empty for any."""
-        return canonical_kind(split_kind(self.kind)[1]) if self.kind else ""
-
 
 class GetResourceContext(OfKind):
     """Arguments of get_resource_context."""
@@ -113,7 +108,7 @@ async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
         listing = await run.cluster.list(query)
     except ClusterError as error:
         raise problem_of(error, scope) from error
-    found = only_unhealthy(listing.items) if asked.only_unhealthy else list(listing.items)
+    found = [item for item in listing.items if unhealthy(item) or not asked.only_unhealthy]
     everywhere = info.namespaced and not namespace
     if asked.output == "json":
         table = render_lines(found, RESULT_TOKENS)
@@ -137,7 +132,7 @@ async def get_events(run: ToolContext, asked: GetEvents) -> ToolOutput:
     since = since_moment(asked.since, run.now) if asked.since else None
     if asked.since and since is None:
         raise ToolProblem("since must be like 30m, 2h, 1d or a time like 2026-06-04T19:00:00Z")
-    about = ObjectRef(asked.resolved_kind, asked.name, asked.namespace)
+    about = ObjectRef(kind_named(asked.kind), asked.name, asked.namespace)
     scope = _event_scope(about, asked.since)
     found = await read_events(run.cluster, about)
     if found.error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, AliasChoices, Field, WithJsonSchema
+from pydantic import AliasChoices, Field, WithJsonSchema
 
 from worker.domain.cluster.pods import Container, containers, pod_status
 from worker.domain.cluster.rendering.logs import (
@@ -27,6 +27,7 @@ from worker.domain.investigation.toolbox.tool import (
     ToolOutput,
     ToolProblem,
     Word,
+    clamped,
 )
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
@@ -38,13 +39,9 @@ MAX_TAIL_LINES = 2000
 DEFAULT_TAIL_LINES = 200
 
 
-def _within_bounds(lines: int) -> int:
-    return min(max(lines, 1), MAX_TAIL_LINES)
-
-
 Lines = Annotated[
     int,
-    AfterValidator(_within_bounds),
+    clamped(1, MAX_TAIL_LINES),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_TAIL_LINES}),
 ]
 

@@ -25,14 +25,11 @@ def shown_search(
     if not page.matches:
         return _nothing(query, page, notes, signal_types)
     more = [f"{page.weaker} more fit with a confidence below {query.min_confidence:g}"] if page.weaker else []
-    for parameters in (_described, _typed):
-        shown = _some(query, page, [*notes, *more], parameters, len(page.matches))
+    ways = [(_described, len(page.matches)), *((_typed, n) for n in range(len(page.matches), 0, -1))]
+    for parameters, count in ways:
+        shown = _some(query, page, [*notes, *more], parameters, count)
         if fits(to_json(shown), RESULT_TOKENS):
-            return shown
-    count = len(page.matches)
-    while count > 1 and not fits(to_json(shown), RESULT_TOKENS):
-        count -= 1
-        shown = _some(query, page, [*notes, *more], _typed, count)
+            break
     return shown
 
 
@@ -90,7 +87,6 @@ def _nothing(
     return compact(
         {
             "query": str(query),
-            "total_results": 0,
             "left_out_by": dict(page.excluded),
             "left_out_only_by": dict(page.excluded_alone),
             "notes": why,

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -22,7 +23,7 @@ from pydantic import (
 
 from schemas.fields import NullIsAbsent
 from worker.domain.cluster.history import Lookback
-from worker.domain.cluster.kinds import canonical_kind, split_kind
+from worker.domain.cluster.kinds import kind_named, split_kind
 from worker.domain.untrusted.evidence import EvidenceKind, one_line
 from worker.domain.values.conversation import ToolSpec
 from worker.domain.values.json_schema import compact_schema
@@ -118,6 +119,11 @@ class ToolDef:
         return ToolSpec(self.name, self.description, parameters)
 
 
+def clamped(low: float, high: float) -> AfterValidator:
+    """Replace a number outside of the bounds by the nearer bound."""
+    return AfterValidator(lambda number: min(max(number, low), high))
+
+
 def aliased(*names: str, description: str = "", default: Any = "") -> Any:
     """A field that may be given under any of the names."""
     return Field(default=default, validation_alias=AliasChoices(*names), description=description or None)
@@ -141,7 +147,7 @@ class OfKind(Arguments):
     @property
     def resolved_kind(self) -> str:
         """The kind as the API spells it."""
-        return canonical_kind(split_kind(self.kind)[1])
+        return kind_named(self.kind)
 
     @property
     def resolved_api_version(self) -> str:

@@ -337,9 +337,7 @@ def read_reply(reply: Reply) -> Answer:
     first = given[0]
     for call in given:
         if call.problem and reply.finish is Finish.LENGTH:
-            raise UnreadableAnswer(
-                Unreadable.TRUNCATED, "The answer was cut off at the token limit: be shorter."
-            )
+            raise UnreadableAnswer(*_UNFINISHED[Finish.LENGTH])
         if call.problem:
             raise UnreadableAnswer(
                 Unreadable.BROKEN_JSON, f"The submitted answer cannot be read: {call.problem}."

@@ -10,7 +10,6 @@ from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import NOW, crashing, deployment, obj, pod, replica_set, running
 from worker.domain.cluster.rendering.tables import (
     COLUMNS,
-    only_unhealthy,
     render_lines,
     render_table,
     unhealthy,
@@ -163,7 +162,6 @@ def test_what_does_not_fit_is_what_is_in_good_health():
 )  # fmt: skip
 def test_unhealthy_by_kind(manifest, expected):
     assert expected is unhealthy(manifest)
-    assert ([manifest] if expected else []) == only_unhealthy([manifest])
 
 
 def test_an_empty_table_has_a_header():
