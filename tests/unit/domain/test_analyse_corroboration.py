@@ -57,6 +57,7 @@ async def test_what_the_cluster_bears_out_is_told_to_everybody():
     assert result.diagnosis == ()
     [asked] = world.policy.asked
     assert (asked["corroboration"]["by"], asked["corroboration"]["finding"]) == ("rules", "bad_rollout")
+    assert asked["corroboration"]["evidence"] == list(found.evidence) != []
     assert set(asked["parameter_origins"].values()) == {"code"}
     [event] = checked(world)
     assert (event.corroboration, event.reads) == (found, len(read))

@@ -222,6 +222,7 @@ def _corroboration(found: Corroboration) -> dict[str, Any]:
         "by": str(found.by),
         "object": _resource(found.object or ObjectRef("", "")),
         "finding": found.finding,
+        "evidence": list(found.evidence),
         "doubt": found.doubt,
         "reason": found.reason,
     }
