@@ -58,10 +58,50 @@ async def test_an_earlier_answer_counts_when_the_last_one_cannot_be_read():
     assert_the_cause_is_kept(result, Reason.LLM_PARSING_ERROR)
 
 
-async def test_a_cause_that_did_not_pass_is_not_kept():
-    result = await World.saying(*[final(cause(severity="huge"))] * 3).analyse()
+ELSEWHERE = cause(affectedResource={"kind": "Deployment", "name": "no-such-api", "namespace": "shop"})
+NAMELESS = cause(affectedResource=None)
+
+
+@pytest.mark.parametrize(
+    ("said", "severity"),
+    [(cause(severity="huge"), "unknown"), (cause(signal_type="NoSuchThing"), "critical")],
+)
+async def test_a_wrong_severity_or_signal_type_takes_nothing_else_away(said, severity):
+    result = await World.saying(*[final(said)] * 3).analyse()
+    assert_the_cause_is_kept(result, Reason.RCA_INCOMPLETE)
+    assert severity == result.root_cause_analysis.severity
+    assert ("signal_type" in result.human_review_detail) is (result.root_cause_analysis.signal_type == "")
+
+
+@pytest.mark.parametrize("said", [ELSEWHERE, NAMELESS], ids=["not there", "not named"])
+async def test_a_wrong_affected_resource_leaves_the_root_cause_and_the_alternatives(said):
+    catalog = MemoryCatalog([workflow(), workflow("scale-v1", "ScaleReplicas")])
+    said = {**said, "alternative_workflows": [{"workflow_id": "scale-v1"}]}
+    result = await World.saying(*[final(said)] * 3, catalog=catalog).analyse()
+    assert (REVIEW, Reason.RCA_INCOMPLETE) == (result.status, result.human_review_reason)
+    assert "listen address" in result.root_cause_analysis.summary
+    assert (None, None) == (result.affected_resource, result.root_cause_analysis.affected_resource)
+    assert ["scale-v1"] == [item.workflow_id for item in result.alternative_workflows]
+
+
+async def test_a_missing_summary_leaves_the_affected_resource():
+    result = await World.saying(*[final(cause(summary=" "))] * 3).analyse()
     assert Reason.RCA_INCOMPLETE is result.human_review_reason
-    assert (None, None) == (result.root_cause_analysis, result.affected_resource)
+    assert (None, "api") == (result.root_cause_analysis, result.affected_resource.name)
+
+
+async def test_a_later_answer_with_less_displaces_nothing():
+    result = await World.saying(final(UNKNOWN), final(ELSEWHERE), final(ELSEWHERE)).analyse()
+    assert_the_cause_is_kept(result, Reason.RCA_INCOMPLETE)
+
+
+async def test_a_later_answer_with_less_displaces_nothing_over_a_restart():
+    world = World.saying(final(UNKNOWN), final(ELSEWHERE), DOWN)
+    with pytest.raises(Retry):
+        await world.analyse()
+    run = await world.open(incident(), "run-2")
+    result = await world.analysis().without_answer(run, Ending(cancelled=True))
+    assert_the_cause_is_kept(result, Reason.OPERATOR_ESCALATION)
 
 
 async def test_a_budget_that_is_spent():

@@ -60,7 +60,7 @@ from worker.domain.verdict.answers.answer import Problem, ProblemKind, Unreadabl
 from worker.domain.verdict.answers.parse import answer_text, is_final
 from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.outcome import Stop
-from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, Verdict
+from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, Verdict, fuller
 
 STOPS = {
     GiveUpReason.CONTEXT_OVERFLOW: Stop.CONTEXT_FULL,
@@ -105,7 +105,7 @@ class Investigated:
     """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up.
 
     `shrunk`: at the end, the model no longer saw the oldest tool results. `facts`: those behind the last
-    verdict. `partial`: the valid part of the last rejected answer whose cause passed its checks.
+    verdict. `partial`: the fullest valid part of a rejected answer.
     """
 
     attempts: tuple[Attempt, ...]
@@ -269,8 +269,8 @@ class _Loop:
             self._told.add(told)
         elif judged.stop is None:
             self._attempts.append(self._attempt(judged, reply))
-        if isinstance(judged.verdict, Rejected) and judged.verdict.partial is not None:
-            self._partial = judged.verdict.partial
+        if isinstance(judged.verdict, Rejected):
+            self._partial = fuller(judged.verdict.partial, self._partial)
         self._facts = judged.facts
         self._count(replace(self._spent, wall_seconds=seconds))
         return judged

@@ -55,7 +55,7 @@ from worker.domain.verdict.approval.policy import merge_approval, observed
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Ending, conclude
 from worker.domain.verdict.result import Ingredients, build
-from worker.domain.verdict.verdict import Accepted, Attempt, Rejected
+from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, fuller
 
 AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
 NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED, FINISHED})
@@ -236,7 +236,7 @@ def unanswered(
             approval=observed(approval) if observe else approval,
             completed_at=completed_at,
             corroborated=corroborated or Corroborated(),
-            accepted=_finding(last) or run.finding or found.partial,
+            accepted=fuller(_finding(last), run.finding or found.partial),
             attempts=(*found.attempts, *([last] if last else [])),
             evidence=found.evidence if evidence is None else evidence,
             detected_labels=found.opening.detected_labels if found.opening else None,
@@ -256,8 +256,8 @@ def _finding(attempt: Attempt | None) -> Accepted | None:
 class Progress:
     """The findings in the steps of unfinished runs.
 
-    `partial` is the valid part of the last rejected answer whose cause passed its checks, `attempts` are the
-    rejected answers, `answer` is the last one, if its verdict is not recorded.
+    `partial` is the fullest valid part of a rejected answer, `attempts` are the rejected answers, `answer` is
+    the last one, if its verdict is not recorded.
     """
 
     opening: Opening | None = None
@@ -294,7 +294,7 @@ def _with_refusal(found: Progress, saved: SavedRefusal) -> Progress:
     verdict = Rejected(saved.problems, saved.partial)
     attempt = Attempt(len(found.attempts) + 1, verdict, text, saved.workflow_id, saved.at)
     attempts = found.attempts if saved.told else (*found.attempts, attempt)
-    return replace(found, partial=saved.partial or found.partial, attempts=attempts, answer=None)
+    return replace(found, partial=fuller(saved.partial, found.partial), attempts=attempts, answer=None)
 
 
 def spent_of(steps: Sequence[Step]) -> Spent:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from schemas.taxonomy import Severity
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Workflow
 from worker.domain.verdict.answers.answer import Answer, Problem, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.cause import (
+    TARGET_PATH,
     check_affected,
     check_cause,
     check_confidence,
@@ -35,7 +37,7 @@ from worker.domain.verdict.checks.workflow import (
     check_target,
     known_alternatives,
 )
-from worker.domain.verdict.verdict import Accepted, Rejected, Verdict
+from worker.domain.verdict.verdict import NO_OBJECT, Accepted, Rejected, Verdict
 
 MAX_SHOWN_PROBLEMS = 24
 MAX_PROBLEM_CHARS = 600
@@ -57,17 +59,16 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     if answer.asks_for_human:
         report.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
     workflow, target = _check_choice(answer, facts, affected, signal_type, report)
-    if severity is None or affected is None:
-        return Rejected(tuple(report.problems))
+    blamed = None if any(p.path.startswith(TARGET_PATH) for p in report.problems) else affected
     alternatives = known_alternatives(answer, facts, report)
     _note_missing(answer, report)
     chosen = answer.selected_workflow
     accepted = Accepted(
         answer=answer,
-        severity=severity,
+        severity=severity or Severity.UNKNOWN,
         signal_type=signal_type,
-        affected=affected.ref,
-        root_owner=affected.chain[-1],
+        affected=blamed.ref if blamed else NO_OBJECT,
+        root_owner=blamed.chain[-1] if blamed else NO_OBJECT,
         outcome=outcome,
         workflow=workflow,
         target=target.target,
@@ -75,15 +76,14 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         confidence=chosen.confidence if chosen else answer.confidence,
         alternatives=alternatives,
         claims=claims,
-        unverified=affected.unverified or bool(facts.not_seen),
+        unverified=bool(facts.not_seen) or (blamed is not None and blamed.unverified),
         approval_factors=tuple(dict.fromkeys(report.factors)),
         warnings=tuple(dict.fromkeys(report.warnings)),
         notes=tuple(dict.fromkeys(report.notes)),
     )
     if not report.problems:
         return accepted
-    cause_is_wrong = any(problem.kind is ProblemKind.RCA for problem in report.problems)
-    return Rejected(tuple(report.problems), None if cause_is_wrong else _without_choice(accepted))
+    return Rejected(tuple(report.problems), _without_choice(accepted))
 
 
 def _without_choice(accepted: Accepted) -> Accepted:

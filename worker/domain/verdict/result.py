@@ -30,7 +30,7 @@ from worker.domain.verdict.approval.policy import decided_environment
 from worker.domain.verdict.checks.workflow import repeats
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Conclusion, WorkflowFate
-from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionable, named
+from worker.domain.verdict.verdict import NO_OBJECT, Accepted, Attempt, Rejected, actionable, named
 
 SUMMARY_CHARS = 240
 TEXT_CHARS = 4_000
@@ -74,7 +74,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         status=conclusion.status,
         analysis=redact(accepted.answer.prose or accepted.answer.summary) if accepted else "",
         root_cause_analysis=_root_cause(accepted) if accepted else None,
-        affected_resource=named(actionable(accepted)) if accepted else None,
+        affected_resource=_affected(accepted) if accepted else None,
         confidence=accepted.confidence if accepted else None,
         selected_workflow=_workflow(accepted)
         if accepted and conclusion.workflow is WorkflowFate.KEPT
@@ -114,15 +114,22 @@ def _resolution_notes(accepted: Accepted | None) -> list[str]:
     return [f"{accepted.root_owner} is named as the affected resource, because it owns {accepted.affected}"]
 
 
-def _root_cause(accepted: Accepted) -> analysis.RootCauseAnalysis:
+def _affected(accepted: Accepted) -> analysis.AffectedResource | None:
+    found = actionable(accepted)
+    return None if found == NO_OBJECT else named(found)
+
+
+def _root_cause(accepted: Accepted) -> analysis.RootCauseAnalysis | None:
     answer = accepted.answer
+    if not answer.summary.strip():
+        return None
     claims = tuple(claim.model_copy(update={"claim": redact(claim.claim)}) for claim in accepted.claims)
     return analysis.RootCauseAnalysis(
         summary=redact(answer.summary),
         severity=accepted.severity,
         signal_type=_word(accepted.signal_type),
         contributing_factors=_texts(answer.contributing_factors),
-        affected_resource=named(actionable(accepted)),
+        affected_resource=_affected(accepted),
         causal_chain=tuple(claim.claim for claim in claims),
         causal_claims=claims,
     )

@@ -19,6 +19,9 @@ from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, In
 NOTHING_TO_DO = frozenset({InvestigationOutcome.NOT_ACTIONABLE, InvestigationOutcome.PROBLEM_RESOLVED})
 
 
+NO_OBJECT = ObjectRef("", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """An answer that passed every check, with the additions of code.
@@ -52,8 +55,9 @@ class Accepted:
 class Rejected:
     """An answer that failed a check: every problem, in the order in which the answer is read.
 
-    `partial` is its valid part: the same answer without a workflow, or None if the cause did not pass its
-    checks.
+    `partial` is its valid part: the same answer without a workflow, and without the signal type and the
+    affected resource (NO_OBJECT) if they did not pass. The severity is then unknown, the summary empty. None
+    if no answer could be read.
     """
 
     problems: tuple[Problem, ...]
@@ -82,6 +86,12 @@ def named(ref: ObjectRef) -> AffectedResource:
     return AffectedResource(
         kind=ref.kind, name=ref.name, namespace=ref.namespace, api_version=ref.api_version
     )
+
+
+def fuller(later: Accepted | None, earlier: Accepted | None) -> Accepted | None:
+    """The later of two findings, unless the earlier one has more of a root cause and an affected resource."""
+    found = [finding for finding in (later, earlier) if finding is not None]
+    return max(found, key=lambda f: bool(f.answer.summary.strip()) + bool(f.affected.name), default=None)
 
 
 def actionable(accepted: Accepted) -> ObjectRef:
