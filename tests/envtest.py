@@ -23,7 +23,7 @@ import yaml
 
 from tests.nats_servers import free_ports
 from worker.domain.values.objects import Manifest
-from worker.sandbox.cluster_kinds import WITH_STATUS, Resource, ResourceTable
+from worker.sandbox.cluster_kinds import Resource, ResourceTable, has_status
 from worker.sandbox.cluster_server import SHIPPED, Rights
 from worker.sandbox.cluster_store import CORE, GROUPED, to_core
 
@@ -144,7 +144,7 @@ class ApiServer:
             raise AssertionError(f"{manifest['kind']} {metadata['name']}: {answer.text[:1000]}")
         created = answer.json()
         self.uids[str(metadata.get("uid"))] = created["metadata"]["uid"]
-        if "status" in manifest and resource.built_in and resource.kind in WITH_STATUS:
+        if "status" in manifest and has_status(resource.api_version, resource.kind):
             body = {**created, "status": manifest["status"]}
             answer = self.admin.put(f"{path}/{metadata['name']}/status", json=body)
             if answer.is_error:

@@ -5,17 +5,14 @@ Somebody wrote the snapshot by hand; an object that no API server would have sto
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from worker.domain.cluster.fields import mapping, meta, name_of, text
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_files import SnapshotError
-from worker.sandbox.cluster_kinds import ResourceTable
+from worker.sandbox.cluster_kinds import ResourceTable, status_fields
 from worker.sandbox.cluster_selectors import LABEL_VALUE
 
 MAX_LABEL_CHARS = 63
@@ -52,7 +49,7 @@ def _refusals(manifest: Manifest, *, namespaced: bool) -> Iterator[str]:
 
 def _stored(manifest: Manifest) -> Manifest:
     """Without the fields of the status that its kind does not have."""
-    known = _status_fields()
+    known = status_fields()
     status_type = known["kinds"].get(f"{manifest['apiVersion']}/{manifest['kind']}")
     if status_type is None or "status" not in manifest:
         return manifest
@@ -66,9 +63,3 @@ def _known(value: Any, name: str, types: dict[str, dict[str, str]]) -> Any:
         return value
     fields = types[name]
     return {key: _known(item, fields[key], types) for key, item in value.items() if key in fields}
-
-
-@cache
-def _status_fields() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((files("worker") / "sandbox" / "status_fields.json").read_bytes())
-    return found

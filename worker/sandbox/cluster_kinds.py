@@ -6,9 +6,12 @@ CustomResourceDefinition objects, or else from the objects themselves.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from worker.domain.cluster.fields import mapping, mappings, text
@@ -16,32 +19,6 @@ from worker.domain.cluster.kinds import BUILT_IN, kinds_of
 from worker.domain.values.objects import KindInfo, Manifest
 
 VERBS = ("get", "list")
-WITH_STATUS = frozenset(
-    [
-        "Namespace",
-        "Node",
-        "PersistentVolumeClaim",
-        "PersistentVolume",
-        "Pod",
-        "ReplicationController",
-        "ResourceQuota",
-        "Service",
-        "CustomResourceDefinition",
-        "APIService",
-        "DaemonSet",
-        "Deployment",
-        "ReplicaSet",
-        "StatefulSet",
-        "HorizontalPodAutoscaler",
-        "CronJob",
-        "Job",
-        "CertificateSigningRequest",
-        "Ingress",
-        "PodDisruptionBudget",
-    ]
-)
-"""Kinds whose status is a subresource."""
-
 FURTHER: Mapping[str, tuple[str, ...]] = {
     "resource.k8s.io/v1": (
         "deviceclasses* DeviceClass",
@@ -133,6 +110,20 @@ class ResourceTable:
             group, _, version = api_version.rpartition("/")
             namespaced = bool(manifest["metadata"].get("namespace"))
             self._add(Resource(group, version, plural_of(kind), kind, namespaced, singular=kind.lower()))
+
+
+@cache
+def status_fields() -> dict[str, Any]:
+    """`kinds`: the type of the status of each built-in kind that has one; `types`: the fields of each type, and their
+    types.
+    """
+    found: dict[str, Any] = json.loads((files("worker") / "sandbox" / "status_fields.json").read_bytes())
+    return found
+
+
+def has_status(api_version: str, kind: str) -> bool:
+    """True if the kind is built in, and its status is a subresource."""
+    return f"{api_version}/{kind}" in status_fields()["kinds"]
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
@@ -250,7 +241,7 @@ def _built_in(info: KindInfo, short_names: tuple[str, ...]) -> Resource:
         info.kind,
         info.namespaced,
         short_names,
-        subresources=(*logs, "status") if info.kind in WITH_STATUS else (),
+        subresources=(*logs, "status") if has_status(info.api_version, info.kind) else (),
         singular=info.kind.lower(),
         built_in=True,
     )

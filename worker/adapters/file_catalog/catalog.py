@@ -25,8 +25,6 @@ log = structlog.stdlib.get_logger(__name__)
 class FileCatalog:
     """Implements the Catalog port.
 
-    Q
-
     With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once
     `embed_missing` has embedded them all. `meaning_problem` says why they are not.
     """
