@@ -18,9 +18,9 @@ from tests.fakes.memory_model import MemoryModel, Said
 from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests, MemoryResults
 from tests.fakes.scripted import DELIVERY, World, incident, tokens
 from worker.app.admission import Admission
-from worker.app.failed_runs import HandlerRules
 from worker.app.handler import Ports, RequestHandler
 from worker.app.metrics import WorkerMetrics
+from worker.app.settings.groups import WorkerSettings
 from worker.app.telemetry import MeteredEvents, Telemetry
 from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.values.delivery import MessageId, Settlement
@@ -72,11 +72,11 @@ class HandlerRig:
             clock=world.clock,
         )
         self.admission = Admission(world.clock)
-        rules = HandlerRules(world.rules, **self.rules)
         self.handler = RequestHandler(
             ports,
             analysis=world.analysis(),
-            rules=rules,
+            rules=world.rules,
+            settings=WorkerSettings(**self.rules),
             subjects=Subjects(),
             metrics=self.metrics,
             admission=self.admission,

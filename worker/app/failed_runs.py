@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -12,7 +12,7 @@ from schemas.failure import DeadLetterReason
 from worker.app.admission import Admission
 from worker.app.closing import Closing, short
 from worker.app.metrics import WorkerMetrics
-from worker.domain.analyse import Rules
+from worker.app.settings.groups import WorkerSettings
 from worker.domain.journal.run import Run
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts
 from worker.domain.values.delays import NOT_NOW_SECONDS, PROBE_OUTAGE_SECONDS
@@ -29,7 +29,7 @@ from worker.domain.values.errors import (
     is_resource_fault,
 )
 from worker.domain.values.ports import Clock
-from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause
+from worker.domain.values.retry import next_delay, probe_pause
 from worker.domain.values.step_kinds import MODEL_OUTAGE
 from worker.domain.verdict.outcome import Ending, Stop
 
@@ -39,24 +39,6 @@ PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_R
 CLUSTER_UNREADABLE = "cluster_unreadable"
 
 log = structlog.stdlib.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class HandlerRules:
-    """Rules by which a request is run again or given up.
-
-    `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended
-    with the death of a process in which nothing else ran. During pauses up to `hold_seconds` the worker keeps
-    the message. `probe_seconds` is the first pause between two tries of a model that rejects every call.
-    """
-
-    analysis: Rules
-    cluster_name: str = ""
-    max_failures: int = 5
-    max_deaths: int = 3
-    hold_seconds: float = 60.0
-    probe_seconds: float = 60.0
-    retries: RetryPolicy = field(default_factory=RetryPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +61,7 @@ class FailedRuns:
     `without_answer` builds the result of a request that ends without an answer.
     """
 
-    rules: HandlerRules
+    settings: WorkerSettings
     closing: Closing
     without_answer: Callable[[Run, Ending], Awaitable[AnalysisResult]]
     admission: Admission
@@ -118,7 +100,7 @@ class FailedRuns:
     async def _later(self, run: Run, counts: Counts, problem: Retry) -> Settlement | Hold:
         attempt, now = counts.failures + 1, self.clock.now()
         delay = next_delay(
-            self.rules.retries,
+            self.settings.retries,
             attempt=attempt,
             age_seconds=(now - (counts.since or now)).total_seconds(),
             after=problem.after,
@@ -131,7 +113,7 @@ class FailedRuns:
         log.warning(
             "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=short(problem)
         )
-        return Hold(delay, run.name) if delay <= self.rules.hold_seconds else retry(delay)
+        return Hold(delay, run.name) if delay <= self.settings.hold_seconds else retry(delay)
 
     async def _escalated(self, run: Run, why: str) -> Settlement:
         """Publish a result that is escalated to a human, because the model does not answer this request."""
@@ -153,17 +135,17 @@ class FailedRuns:
         if count > PROBES and problem.reason in PERHAPS_OF_ONE:
             self.admission.release(message)
             return Hold(NOT_NOW_SECONDS, run.name)
-        pause = probe_pause(self.rules.probe_seconds, count)
+        pause = probe_pause(self.settings.probe_seconds, count)
         return Hold(min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(count, 30)) if outage else pause, run.name)
 
     async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
         """Run a request again after an internal error; dead-letter it after the last allowed one."""
         attempt = counts.errors + 1
-        if attempt >= self.rules.max_failures:
+        if attempt >= self.settings.max_failures:
             return await self.closing.dead_letter(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
         await run.end(FAILED, reason=INTERNAL_ERROR)
         self.metrics.retries.labels(INTERNAL_ERROR).inc()
-        return retry(min(self.rules.retries.cap_seconds, 2.0**attempt))
+        return retry(min(self.settings.retry_cap_seconds, 2.0**attempt))
 
 
 def _lacking(problem: Exception) -> str:

@@ -22,10 +22,11 @@ from schemas.failure import DeadLetterReason
 from schemas.subjects import Subjects, kv_key
 from worker.app.admission import Admission
 from worker.app.closing import Closing, answered, short
-from worker.app.failed_runs import FailedRuns, HandlerRules, Hold
+from worker.app.failed_runs import FailedRuns, Hold
 from worker.app.metrics import WorkerMetrics
 from worker.app.open_files import FILES
-from worker.domain.analyse import Analysis
+from worker.app.settings.groups import WorkerSettings
+from worker.domain.analyse import Analysis, Rules
 from worker.domain.intake.accepted import AcceptedRequest, accept
 from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
@@ -79,19 +80,20 @@ class RequestHandler:
         ports: Ports,
         *,
         analysis: Analysis,
-        rules: HandlerRules,
+        rules: Rules,
+        settings: WorkerSettings,
         subjects: Subjects,
         metrics: WorkerMetrics,
         admission: Admission,
         new_token: Callable[[], str],
         jitter: Callable[[], float],
     ) -> None:
-        self._ports, self._analysis, self._rules = ports, analysis, rules
+        self._ports, self._analysis, self._rules, self._settings = ports, analysis, rules, settings
         self._subjects, self._metrics, self._admission = subjects, metrics, admission
         self._new_token = new_token
-        self._closing = Closing(ports.events, ports.clock, metrics, observe=rules.analysis.observe)
+        self._closing = Closing(ports.events, ports.clock, metrics, observe=rules.observe)
         self._failed_runs = FailedRuns(
-            rules=rules,
+            settings=settings,
             closing=self._closing,
             without_answer=analysis.without_answer,
             admission=admission,
@@ -166,7 +168,7 @@ class RequestHandler:
     async def _accept(
         self, body: bytes, headers: Mapping[str, str], delivery: Delivery
     ) -> AcceptedRequest | InvalidRequest:
-        read = partial(accept, body, headers, delivery, self._subjects, self._rules.cluster_name)
+        read = partial(accept, body, headers, delivery, self._subjects, self._settings.cluster_name)
         return await asyncio.to_thread(read) if len(body) > DECODE_INLINE_BYTES else read()
 
     async def _attempt(self, accepted: AcceptedRequest, last_run: str) -> Settlement | Hold:
@@ -177,7 +179,7 @@ class RequestHandler:
             raise LostClaim(f"{accepted.key}: taken over while it was held")
         message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
-        how = run_mode(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
+        how = run_mode(counts, max_deaths=self._settings.max_deaths, finished=bool(done(run, RESULT)))
         if how is RunMode.ISOLATED:
             if (pause := pause_after_death(counts, self._ports.clock.now())) > 0.0:
                 log.warning(
@@ -231,7 +233,7 @@ class RequestHandler:
             name=name,
             proceed=partial(self._proceed, accepted),
             new_token=self._new_token,
-            max_attempts=self._rules.analysis.limits.attempts,
+            max_attempts=self._rules.limits.attempts,
             signer=self._ports.signer,
         )
         if run.flaw:

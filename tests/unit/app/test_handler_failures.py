@@ -31,7 +31,7 @@ from worker.domain.values.errors import (
     Unavailable,
 )
 from worker.domain.values.ports import Step
-from worker.domain.values.retry import RetryPolicy, probe_pause
+from worker.domain.values.retry import probe_pause
 from worker.domain.values.step_kinds import BEGIN, MODEL_OUTAGE
 
 DOWN = Retry(RetryReason.MODEL_UNAVAILABLE, "503")
@@ -134,7 +134,7 @@ async def test_a_model_that_never_answers_is_not_asked_for_ever():
 
 
 async def test_after_its_age_a_request_goes_to_a_person():
-    rig = HandlerRig(World.saying(LEFT_ALONE), rules={"retries": RetryPolicy(max_age_seconds=100.0)})
+    rig = HandlerRig(World.saying(LEFT_ALONE), rules={"patience_seconds": 100.0})
     assert ACK == await rig.take()
     result = rig.result
     assert (Status.NEEDS_HUMAN_REVIEW, HumanReviewReason.INVESTIGATION_INCONCLUSIVE) == (
@@ -145,9 +145,7 @@ async def test_after_its_age_a_request_goes_to_a_person():
 
 
 async def test_the_time_in_the_queue_is_no_age():
-    rig = HandlerRig(
-        World.saying(LEFT_ALONE, final(answer())), rules={"retries": RetryPolicy(max_age_seconds=60.0)}
-    )
+    rig = HandlerRig(World.saying(LEFT_ALONE, final(answer())), rules={"patience_seconds": 60.0})
     stored_at = rig.world.clock.now()
     rig.world.clock.advance(9_000.0)
     assert ACK == await rig.take(stored_at=stored_at)
@@ -155,9 +153,7 @@ async def test_the_time_in_the_queue_is_no_age():
 
 
 async def test_what_was_paid_for_is_told_even_without_an_answer():
-    rig = HandlerRig(
-        World.saying(calls(LOOK), LEFT_ALONE), rules={"retries": RetryPolicy(max_age_seconds=1.0)}
-    )
+    rig = HandlerRig(World.saying(calls(LOOK), LEFT_ALONE), rules={"patience_seconds": 1.0})
     assert ACK == await rig.take()
     assert (1, 1, 1_000) == (
         rig.result.usage.llm_calls,
@@ -624,7 +620,7 @@ UNANSWERED = GiveUp(GiveUpReason.MODEL_UNREACHABLE, "no answer")
 
 
 async def test_in_an_outage_one_request_probes_and_no_further_one_begins():
-    rules = {"retries": RetryPolicy(max_age_seconds=1.0)}
+    rules = {"patience_seconds": 1.0}
     rig = HandlerRig(World.saying(UNANSWERED), rules=rules)
     wake = asyncio.Event()
 

