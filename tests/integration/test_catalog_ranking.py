@@ -64,7 +64,7 @@ async def test_a_worker_embeds_its_catalog_with_the_configured_server(stack, ser
         (asked["model"], headers["Authorization"])
         for asked, headers in zip(server.requests, server.headers, strict=True)
     }
-    assert "" == catalog.ranking()
+    assert "" == catalog.meaning_problem
 
 
 async def test_the_workflows_of_a_datastorage_are_embedded_as_well(stack, server):
@@ -72,15 +72,15 @@ async def test_the_workflows_of_a_datastorage_are_embedded_as_well(stack, server
         storage.catalog.records = [record_of(w) for w in await FileCatalog.open(CATALOG)]
         settings = CatalogSettings(url=storage.url, embeddings="small", embeddings_url=server.url)
         opened = await open_catalog(settings, stack, Supervisor())
-        assert (await opened.catalog.search(QUERY, SelectionContext())).matches
+        assert (await opened.search(QUERY, SelectionContext())).matches
         await until(lambda: sum(len(asked["input"]) for asked in server.requests) >= 23)
-        assert ("", "") == (opened.problem(), opened.ranking())
+        assert ("", "") == (opened.problem, opened.meaning_problem)
         await stack.aclose()
 
 
 async def test_a_server_that_is_away_is_told_and_searches_go_on(stack):
     catalog = await open_catalog(on("http://127.0.0.1:9/v1"), stack, Supervisor())
-    await until(catalog.ranking)
-    assert "small: the server cannot be reached (ConnectError)" == catalog.ranking()
-    assert (await catalog.catalog.search(QUERY, SelectionContext())).matches
-    assert "" == catalog.problem()
+    await until(lambda: catalog.meaning_problem)
+    assert "small: the server cannot be reached (ConnectError)" == catalog.meaning_problem
+    assert (await catalog.search(QUERY, SelectionContext())).matches
+    assert "" == catalog.problem

@@ -91,10 +91,10 @@ async def test_a_worker_reads_what_was_pushed(push, url):
     files, everything = await FileCatalog.open(CATALOG), SelectionContext()
     async with AsyncExitStack() as stack:
         opened = await open_catalog(CatalogSettings(database_url=SecretStr(url)), stack, Supervisor())
-        assert list(await files.actions(everything)) == list(await opened.catalog.actions(everything))
+        assert list(await files.actions(everything)) == list(await opened.actions(everything))
         for w in files:
-            assert w == await opened.catalog.get(w.workflow_id, everything)
-        assert "" == opened.problem()
+            assert w == await opened.get(w.workflow_id, everything)
+        assert "" == opened.problem
 
 
 async def test_without_asyncpg_what_to_install_is_told(tmp_path):

@@ -65,8 +65,8 @@ async def test_readiness_tells_of_a_datastorage_that_is_away_and_back():
         storage.answers = [503] * 20
         opened = await open_catalog(CatalogSettings(url=storage.url), stack, Supervisor())
         with pytest.raises(CatalogUnavailable):
-            await opened.catalog.actions(SelectionContext())
-        assert "it answered 503" in opened.problem()
+            await opened.actions(SelectionContext())
+        assert "it answered 503" in opened.problem
         storage.answers.clear()
-        await opened.catalog.actions(SelectionContext())
-        assert "" == opened.problem()
+        await opened.actions(SelectionContext())
+        assert "" == opened.problem

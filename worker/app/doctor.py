@@ -26,6 +26,7 @@ from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models, open_shadow
 from worker.app.wiring.mounted import open_mcp
 from worker.app.wiring.outside import (
+    catalog_advice,
     checked_namespace,
     open_catalog,
     open_cluster,
@@ -275,8 +276,8 @@ def _judged(name: str, reply: Reply, seconds: float) -> list[Examination]:
 
 
 async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
-    opened = await open_catalog(settings.catalog, stack, Supervisor())
-    offered = await opened.catalog.actions(SelectionContext())
+    catalog = await open_catalog(settings.catalog, stack, Supervisor())
+    offered = await catalog.actions(SelectionContext())
     count = sum(action.workflow_count for action in offered)
     if not count:
         yield Examination(
@@ -288,18 +289,18 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
     else:
         yield _ok("catalog", f"workflows: {count}, action types: {len(offered)}")
     for text, remedy in (
-        (opened.problem(), "rca catalog lint DIRECTORY"),
-        (opened.ranking(), "check RCA_CATALOG__EMBEDDINGS"),
-        (opened.advice, "write workflows of your own (docs/catalog.md)"),
+        (catalog.problem, "rca catalog lint DIRECTORY"),
+        (catalog.meaning_problem, "check RCA_CATALOG__EMBEDDINGS"),
+        (catalog_advice(settings.catalog), "write workflows of your own (docs/catalog.md)"),
     ):
         if text:
             yield Examination("catalog", Level.WARNING, text, remedy)
 
 
 async def _policy(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
-    opened = await open_policy(settings.policy, stack, Supervisor())
-    decision = await opened.policy.decide(example_input())
-    if problem := opened.problem():
+    policy = await open_policy(settings.policy, stack, Supervisor())
+    decision = await policy.decide(example_input())
+    if problem := policy.problem:
         yield Examination("policy", Level.FAULT, problem, POLICY_REMEDY)
     else:
         yield _ok("policy", f"{decision.policy} decides (mode {settings.policy.mode})")
@@ -326,10 +327,10 @@ async def _history(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
 
 async def _mcp(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     mounted = await open_mcp(settings.mcp, stack)
-    if problem := mounted.problem():
+    if mounted and (problem := mounted.problem()):
         yield Examination("mcp", Level.WARNING, problem, MCP_REMEDY)
-    elif mounted.tools is not None:
-        yield _ok("mcp", f"mounted tools: {len(mounted.tools.tools())}")
+    elif mounted:
+        yield _ok("mcp", f"mounted tools: {len(mounted.tools())}")
 
 
 async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:

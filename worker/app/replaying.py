@@ -52,10 +52,10 @@ async def open_changes(wanted: Alternative) -> AsyncIterator[Changes]:
             llm = settings.llm.model_copy(update={"model": wanted.model, "fallbacks": ()})
             model = open_models(settings.model_copy(update={"llm": llm}), clock, stack)
         if wanted.catalog:
-            catalog = (await open_catalog(CatalogSettings(path=wanted.catalog), stack, supervisor)).catalog
+            catalog = await open_catalog(CatalogSettings(path=wanted.catalog), stack, supervisor)
         if wanted.names:
             chosen = PolicySettings(path=wanted.policy) if wanted.policy else settings.policy
-            policy = (await open_policy(chosen, stack, supervisor)).policy
+            policy = await open_policy(chosen, stack, supervisor)
         limits = analysis_rules(settings).limits if model else None
         yield Changes(clock=clock, model=model, limits=limits, catalog=catalog, policy=policy)
 

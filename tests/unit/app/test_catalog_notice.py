@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from worker.app.settings.groups import CatalogSettings
 from worker.app.supervisor import Supervisor
-from worker.app.wiring.outside import open_catalog
+from worker.app.wiring.outside import catalog_advice, open_catalog
 
 GOOD = "workflow_id: a\naction_type: Restart\ndescription: 'Evicted high: restarts.'\n"
 
@@ -31,9 +31,9 @@ async def test_the_shipped_example_is_told_in_the_log_and_beside_readiness(opene
     assert ("catalog_opened", "shipped example") == (event["event"], event["source"])
     assert 0 < event["workflows"]
     assert ("catalog_is_example", "warning") == (warning["event"], warning["log_level"])
-    assert warning["advice"] == catalog.notice()
-    assert "RCA_CATALOG__PATH" in catalog.notice()
-    assert "" == catalog.problem()
+    assert warning["advice"] == catalog_advice(CatalogSettings())
+    assert "RCA_CATALOG__PATH" in warning["advice"]
+    assert "" == catalog.problem
 
 
 async def test_a_catalog_of_your_own_is_told_by_source_and_size(opened, tmp_path):
@@ -41,7 +41,7 @@ async def test_a_catalog_of_your_own_is_told_by_source_and_size(opened, tmp_path
     catalog, events = await opened(path=tmp_path)
     told = {"event": "catalog_opened", "log_level": "info", "source": str(tmp_path), "workflows": 1}
     assert [told] == events
-    assert "" == catalog.notice()
+    assert ("", "") == (catalog.problem, catalog_advice(CatalogSettings(path=tmp_path)))
 
 
 async def test_a_catalog_elsewhere_is_told_by_its_address(opened):

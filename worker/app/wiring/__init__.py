@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import structlog
 from nats.aio.client import Client
@@ -41,11 +42,11 @@ from worker.app.supervisor import Supervisor
 from worker.app.telemetry import MeteredEvents, MeteredModel, Telemetry
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import Wrap, open_models, open_shadow
-from worker.app.wiring.mounted import Mounted, open_mcp
+from worker.app.wiring.mounted import open_mcp
 from worker.app.wiring.outside import (
     ClusterWatch,
-    OpenCatalog,
-    OpenPolicy,
+    OpenedPolicy,
+    catalog_advice,
     checked_namespace,
     open_catalog,
     open_cluster,
@@ -65,6 +66,10 @@ from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.recording.recorder import RecordedAnalysis, Recordings
 from worker.domain.values.delivery import MessageHandler
 from worker.domain.values.ports import Clock, Outside, Signer
+
+if TYPE_CHECKING:
+    from worker.adapters.mcp_tools import McpTools
+    from worker.app.wiring.outside import OpenedCatalog
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -105,8 +110,8 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
             settings, clock, stack, supervisor, files, partial(MeteredModel, telemetry=telemetry)
         )
         tools = partial(tool_names, opened.outside.metrics, opened.outside.external)
-        metrics.catalog_problems.set_function(lambda: bool(opened.catalog.problem()))
-        metrics.policy_problems.set_function(lambda: bool(opened.policy.problem()))
+        metrics.catalog_problems.set_function(lambda: bool(opened.catalog.problem))
+        metrics.policy_problems.set_function(lambda: bool(opened.policy.problem))
         health = ModelHealth(
             opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds
         )
@@ -186,10 +191,10 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
             "streams": lambda: streams.notice,
             "clock": clock.notice,
             "files": lambda: few,
-            "policy": opened.policy.problem,
-            "catalog": opened.catalog.notice,
-            "ranking": opened.catalog.ranking,
-            "mcp": opened.mounted.problem,
+            "policy": lambda: opened.policy.problem,
+            "catalog": lambda: opened.catalog.problem or catalog_advice(settings.catalog),
+            "ranking": lambda: opened.catalog.meaning_problem,
+            "mcp": lambda: opened.mounted.problem() if opened.mounted else "",
             "model": lambda: "" if admission.blocked else opened.model.problem() or health.silence(),
         }
         yield Worker(intake, checks, notices, metrics)
@@ -201,9 +206,9 @@ class _Opened:
 
     outside: Outside
     model: ModelChain
-    mounted: Mounted
-    catalog: OpenCatalog
-    policy: OpenPolicy
+    mounted: McpTools | None
+    catalog: OpenedCatalog
+    policy: OpenedPolicy
     watch: ClusterWatch
 
 
@@ -227,14 +232,14 @@ async def _open_outside(
     await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
     outside = Outside(
         cluster=within_scope(cluster, settings.kubernetes),
-        catalog=catalog.catalog,
+        catalog=catalog,
         model=model,
-        policy=policy.policy,
+        policy=policy,
         clock=clock,
         jitter=random.random,
         history=await open_datastorage(settings.history, stack),
         metrics=await open_prometheus(settings.prometheus, stack),
-        external=mounted.tools,
+        external=mounted,
         shadow=shadow,
         cluster_problem=watch.ask,
     )

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from worker.app.settings import ConfigurationError
 from worker.app.settings.groups import McpSettings
 from worker.domain.investigation.toolbox.external import MAX_TOOLS
 from worker.domain.investigation.toolbox.tools import NameClash, check_names
-from worker.domain.values.ports import ExternalTools
+
+if TYPE_CHECKING:
+    from worker.adapters.mcp_tools import McpTools
 
 NEEDS_MCP = "needs the extra mcp: pip install 'rca-worker[mcp]'"
 
 
-@dataclass(frozen=True, slots=True)
-class Mounted:
-    """The mounted tools, or None without servers, and the problem of these servers; empty if there is
-    none.
-    """
-
-    tools: ExternalTools | None = None
-    problem: Callable[[], str] = str
-
-
-async def open_mcp(settings: McpSettings, stack: AsyncExitStack) -> Mounted:
+async def open_mcp(settings: McpSettings, stack: AsyncExitStack) -> McpTools | None:
     """The mounted servers, if there are any. A server that is away does not stop the worker.
 
     Raises ConfigurationError.
     """
     mounts = settings.mounts
     if not mounts:
-        return Mounted()
+        return None
     if sum(len(mount.tools) for mount in mounts) > MAX_TOOLS:
         raise ConfigurationError(
             f"RCA_MCP__TOOLS: at most {MAX_TOOLS} tools; each one costs tokens in every call"
@@ -45,5 +36,4 @@ async def open_mcp(settings: McpSettings, stack: AsyncExitStack) -> Mounted:
         from worker.adapters.mcp_tools import McpTools  # noqa: PLC0415 - its library is an extra
     except ModuleNotFoundError as e:
         raise ConfigurationError(f"RCA_MCP__SERVERS {NEEDS_MCP}") from e
-    tools = await stack.enter_async_context(McpTools(mounts, call_seconds=settings.call_seconds))
-    return Mounted(tools, tools.problem)
+    return await stack.enter_async_context(McpTools(mounts, call_seconds=settings.call_seconds))

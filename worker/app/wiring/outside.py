@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 from nats.aio.client import Client
@@ -41,8 +42,15 @@ from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.investigation.toolbox.served import ServedTools
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
-from worker.domain.values.ports import Catalog, Clock, Cluster, Embedder, Policy, Signer
+from worker.domain.values.ports import Clock, Cluster, Embedder, Signer
 from worker.domain.values.workflows import SelectionContext
+
+if TYPE_CHECKING:
+    from worker.adapters.postgres_catalog import PostgresCatalog  # asyncpg is optional
+
+    OpenedCatalog = FileCatalog | DataStorageCatalog | PostgresCatalog
+
+OpenedPolicy = OpaPolicy | RegorusPolicy
 
 EXAMPLE = (
     "the shipped example, not for production: your executor does not know its workflows; set your own with "
@@ -100,48 +108,28 @@ def checked_namespace(settings: KubernetesSettings) -> str | None:
     return next((name for name in settings.namespaces if not GLOB.intersection(name)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCatalog:
-    """A catalog. `problem` says what is wrong with it at present; empty if nothing is.
-
-    `ranking` says why workflows are ranked by words although an embedder is configured; no workflow is
-    missing then. `advice` is a note about a catalog that works.
-    """
-
-    catalog: Catalog
-    problem: Callable[[], str]
-    ranking: Callable[[], str] = lambda: ""
-    advice: str = ""
-
-    def notice(self) -> str:
-        """The notice beside readiness; empty if there is none."""
-        return self.problem() or self.advice
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPolicy:
-    """A policy. `problem` says what is wrong with it at present; empty if nothing is."""
-
-    policy: Policy
-    problem: Callable[[], str]
-
-
 def default_catalog() -> Path:
     """The shipped example catalog."""
     return Path(str(files("worker") / "examples" / "catalog"))
 
 
+def catalog_advice(settings: CatalogSettings) -> str:
+    """Advice about a catalog that works; empty if there is none."""
+    named = settings.path or settings.url or settings.database_url.get_secret_value()
+    return "" if named else EXAMPLE
+
+
 async def open_catalog(
     settings: CatalogSettings, stack: AsyncExitStack, supervisor: Supervisor
-) -> OpenCatalog:
+) -> OpenedCatalog:
     """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin
     with.
     """
-    if url := settings.database_url.get_secret_value():
-        return await _open_database(url, await open_embedder(settings, stack), stack)
-    if settings.url:
-        return await _open_remote(settings, await open_embedder(settings, stack), stack, supervisor)
     embedder = await open_embedder(settings, stack)
+    if url := settings.database_url.get_secret_value():
+        return await _open_database(url, embedder, stack)
+    if settings.url:
+        return await _open_remote(settings, embedder, stack, supervisor)
     try:
         catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
     except CatalogUnavailable as e:
@@ -150,13 +138,12 @@ async def open_catalog(
         supervisor.running("catalog files", catalog.follow(settings.poll_seconds))
     )
     log.info("catalog_opened", source=str(settings.path or "shipped example"), workflows=len(catalog))
-    advice = "" if settings.path else EXAMPLE
-    if advice:
+    if advice := catalog_advice(settings):
         log.warning("catalog_is_example", advice=advice)
-    return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem, advice)
+    return catalog
 
 
-async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitStack) -> OpenCatalog:
+async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitStack) -> PostgresCatalog:
     from worker.adapters.postgres_catalog import PostgresCatalog  # noqa: PLC0415 - asyncpg is optional
 
     catalog = await stack.enter_async_context(PostgresCatalog(url, embedder=embedder))
@@ -165,12 +152,12 @@ async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitSt
     log.info(
         "catalog_opened", source="PostgreSQL", workflows=sum(action.workflow_count for action in offered)
     )
-    return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
+    return catalog
 
 
 async def _open_remote(
     settings: CatalogSettings, embedder: Embedder | None, stack: AsyncExitStack, supervisor: Supervisor
-) -> OpenCatalog:
+) -> DataStorageCatalog:
     """Opened even if its server is away, which may be back before the first incident."""
     catalog = DataStorageCatalog(
         settings.url,
@@ -182,10 +169,12 @@ async def _open_remote(
     await stack.enter_async_context(catalog)
     await stack.enter_async_context(supervisor.running("catalog server", catalog.follow(WATCH_SECONDS)))
     log.info("catalog_opened", source=settings.url)  # it is asked when an incident needs it
-    return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
+    return catalog
 
 
-async def open_policy(settings: PolicySettings, stack: AsyncExitStack, supervisor: Supervisor) -> OpenPolicy:
+async def open_policy(
+    settings: PolicySettings, stack: AsyncExitStack, supervisor: Supervisor
+) -> OpenedPolicy:
     """The approval policy that the settings name. Raises ConfigurationError if its files are not a policy."""
     if settings.url:
         server = OpaPolicy(
@@ -194,8 +183,7 @@ async def open_policy(settings: PolicySettings, stack: AsyncExitStack, superviso
             token=settings.token.get_secret_value(),
             timeout_seconds=settings.timeout_seconds,
         )
-        await stack.enter_async_context(server)
-        return OpenPolicy(server, lambda: server.problem)
+        return await stack.enter_async_context(server)
     bounds = Bounds(cpu_seconds=settings.timeout_seconds)
     policy = RegorusPolicy(lambda: read_files(settings.path, settings.data), bounds)
     try:
@@ -203,7 +191,7 @@ async def open_policy(settings: PolicySettings, stack: AsyncExitStack, superviso
     except PolicyUnusable as e:
         raise ConfigurationError(f"RCA_POLICY__PATH: {e}") from e
     await stack.enter_async_context(supervisor.running("policy files", policy.follow(settings.poll_seconds)))
-    return OpenPolicy(policy, lambda: policy.problem)
+    return policy
 
 
 async def open_cluster(
@@ -275,4 +263,4 @@ async def open_served(settings: Settings, stack: AsyncExitStack) -> ServedTools:
     catalog = await open_catalog(settings.catalog, stack, Supervisor())
     cluster = within_scope(await open_cluster(settings, stack), settings.kubernetes)
     history = await open_datastorage(settings.history, stack)
-    return ServedTools(cluster, catalog.catalog, SystemClock(), history)
+    return ServedTools(cluster, catalog, SystemClock(), history)
