@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import email.utils
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
 import httpx2
 
+from worker.domain.cluster.fields import mapping
+
 CONNECTIONS = 8
+ATTEMPTS = 2
+MAX_CALL_BYTES = 32 * 1024 * 1024
 TRANSIENT = frozenset({429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed later (RFC 9110)."""
 
@@ -48,6 +52,13 @@ class ServerAnswer:
             return json.loads(self.body)
         except RecursionError as error:
             raise ValueError("nested too deep") from error
+
+    def object(self) -> dict[str, Any]:
+        """The JSON object in the body; empty for any other body."""
+        try:
+            return mapping(self.json())
+        except ValueError:
+            return {}
 
 
 class JsonServer:
@@ -103,6 +114,96 @@ class JsonServer:
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
+
+
+class RequestFailedError(Exception):
+    """A request failed. `status` is 0 without a response; `again`: a retry may work after `after` seconds.
+
+    `absent`: the API itself says that the resource does not exist. A 404 without JSON may come from a proxy.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        again: bool = False,
+        after: float | None = None,
+        absent: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.absent = absent
+        self.status, self.again, self.after = status, again, after
+
+
+class Exchange:
+    """The requests of one call of a port. They share its deadline, and one limit on the bytes read.
+
+    `hints` explain a status, `who` begins the messages. A request is tried once more where that may help, after
+    `pause_seconds` or what the server asks for, but not above `longest_seconds`.
+    """
+
+    def __init__(
+        self,
+        server: JsonServer,
+        sleep: Callable[[float], Awaitable[None]],
+        hints: Mapping[int, str],
+        *,
+        who: str = "it",
+        pause_seconds: float = 0.2,
+        longest_seconds: float = 2.0,
+    ) -> None:
+        self._server, self._sleep, self._left = server, sleep, MAX_CALL_BYTES
+        self._hints, self._who = hints, who
+        self._pause_seconds, self._longest_seconds = pause_seconds, longest_seconds
+
+    async def get(self, path: str, params: Mapping[str, str]) -> Any:
+        """The JSON of a response with status 200. Raises RequestFailedError."""
+        return await self._patiently(lambda: self._server.get(path, params))
+
+    async def post(self, path: str, document: Mapping[str, Any]) -> Any:
+        """The same for a POST of JSON."""
+        return await self._patiently(lambda: self._server.post(path, document))
+
+    async def _patiently(self, send: Callable[[], Awaitable[ServerAnswer]]) -> Any:
+        left = ATTEMPTS
+        while True:
+            left -= 1
+            try:
+                return self._document(await self._ask(send))
+            except RequestFailedError as error:
+                wait = self._pause_seconds if error.after is None else error.after
+                if not left or not error.again or wait > self._longest_seconds:
+                    raise
+            await self._sleep(wait)
+
+    async def _ask(self, send: Callable[[], Awaitable[ServerAnswer]]) -> ServerAnswer:
+        try:
+            answer = await send()
+        except UnreachableError as error:
+            raise RequestFailedError(f"{self._who} {error}", again=True) from error
+        except TooLongError as error:
+            raise RequestFailedError("the answer is too long") from error
+        self._left -= len(answer.body)
+        if self._left < 0:
+            raise RequestFailedError("the answers are too long")
+        return answer
+
+    def _document(self, answer: ServerAnswer) -> Any:
+        status = answer.status
+        if status != 200:
+            hint = ": redirects are not followed" if 300 <= status < 400 else self._hints.get(status, "")
+            raise RequestFailedError(
+                f"{self._who} answered {status}{hint}",
+                status=status,
+                again=answer.may_pass,
+                after=answer.after,
+                absent=status == 404 and bool(answer.object()),
+            )
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise RequestFailedError("the answer is not JSON") from error
 
 
 class ServerClient:

@@ -117,10 +117,6 @@ def _result(answer: ServerAnswer, document: str) -> Any:
 
 def _said(answer: ServerAnswer) -> str:
     """The `message` of OPA's error document, or the usual meaning of the status."""
-    try:
-        found = answer.json()
-    except ValueError:
-        found = None
-    message = found.get("message") if isinstance(found, dict) else None
+    message = answer.object().get("message")
     said = one_line(message, MESSAGE_CHARS) if isinstance(message, str) else HINTS.get(answer.status, "")
     return f": {said}" if said else ""

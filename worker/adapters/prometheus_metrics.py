@@ -60,7 +60,7 @@ class PrometheusMetrics(ServerClient):
             raise MetricsError(
                 "the answer of Prometheus is too long; aggregate (sum by, topk) or add labels"
             ) from error
-        document = _document(answer)
+        document = answer.object()
         if answer.status != 200 or document.get("status") != "success":
             raise _refused(answer, document)
         return _series(mapping(document.get("data")))
@@ -68,13 +68,6 @@ class PrometheusMetrics(ServerClient):
 
 def _seconds(moment: datetime) -> str:
     return f"{moment.timestamp():.3f}"
-
-
-def _document(answer: ServerAnswer) -> dict[str, Any]:
-    try:
-        return mapping(answer.json())
-    except ValueError:
-        return {}
 
 
 def _refused(answer: ServerAnswer, document: dict[str, Any]) -> MetricsError:

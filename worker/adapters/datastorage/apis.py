@@ -28,7 +28,6 @@ import structlog
 
 from schemas.enrichment import camel_case
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Priority, Severity, SignalType, normalize_severity
-from worker.adapters.datastorage.client import Exchange, RequestFailedError
 from worker.adapters.datastorage.records import (
     BadRecordError,
     id_of,
@@ -36,7 +35,7 @@ from worker.adapters.datastorage.records import (
     read_playbook,
     read_workflow,
 )
-from worker.adapters.json_server import CONNECTIONS
+from worker.adapters.json_server import CONNECTIONS, Exchange, RequestFailedError
 from worker.domain.catalog.documents import action_text
 from worker.domain.cluster.fields import dig, mapping, text, whole
 from worker.domain.untrusted.evidence import one_line

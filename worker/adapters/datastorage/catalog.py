@@ -21,8 +21,8 @@ from worker.adapters.datastorage.apis import (
     PlaybooksApi,
     WorkflowsApi,
 )
-from worker.adapters.datastorage.client import DataStorageClient, Exchange, RequestFailedError
-from worker.adapters.json_server import ServerClient
+from worker.adapters.datastorage.client import DataStorageClient
+from worker.adapters.json_server import Exchange, RequestFailedError, ServerClient
 from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.ranking import MeaningRanking
 from worker.domain.catalog.selection import for_final_choice, mismatches

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
+from worker.adapters.json_server import Exchange, JsonServer, RequestFailedError
 from worker.domain.investigation.models.breaker import (
     Breaker,
     BreakerRule,
@@ -18,10 +18,6 @@ from worker.domain.investigation.models.breaker import (
 )
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
-MAX_CALL_BYTES = 32 * 1024 * 1024
-ATTEMPTS = 2
-PAUSE_SECONDS = 0.2
-LONGEST_WAIT_SECONDS = 2.0
 RULE = BreakerRule(failures=3, open_seconds=30.0, longest_seconds=300.0)
 HINTS = {
     401: ": it does not accept the token",
@@ -30,60 +26,6 @@ HINTS = {
 }
 
 Result = TypeVar("Result")
-
-
-class RequestFailedError(Exception):
-    """A request failed. `status` is 0 without a response; `again`: a retry may work after `after` seconds.
-
-    `absent`: the API itself says that the resource does not exist. A 404 without JSON may come from a proxy.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 0,
-        again: bool = False,
-        after: float | None = None,
-        absent: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.absent = absent
-        self.status, self.again, self.after = status, again, after
-
-
-class Exchange:
-    """The requests of one call of a port. They share its deadline, and one limit on the bytes read."""
-
-    def __init__(self, server: JsonServer, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._server, self._sleep, self._left = server, sleep, MAX_CALL_BYTES
-
-    async def get(self, path: str, params: Mapping[str, str]) -> Any:
-        """The JSON of a response with status 200, after one retry where that may help. Raises
-        RequestFailedError.
-        """
-        left = ATTEMPTS
-        while True:
-            left -= 1
-            try:
-                return _document(await self._ask(path, params))
-            except RequestFailedError as error:
-                wait = PAUSE_SECONDS if error.after is None else error.after
-                if not left or not error.again or wait > LONGEST_WAIT_SECONDS:
-                    raise
-            await self._sleep(wait)
-
-    async def _ask(self, path: str, params: Mapping[str, str]) -> ServerAnswer:
-        try:
-            answer = await self._server.get(path, params)
-        except UnreachableError as error:
-            raise RequestFailedError(f"it {error}", again=True) from error
-        except TooLongError as error:
-            raise RequestFailedError("the answer is too long") from error
-        self._left -= len(answer.body)
-        if self._left < 0:
-            raise RequestFailedError("the answers are too long")
-        return answer
 
 
 class DataStorageClient:
@@ -116,7 +58,7 @@ class DataStorageClient:
         self._breaker = started(self._breaker)
         try:
             async with asyncio.timeout(self._call_seconds):
-                found = await work(Exchange(self.server, self._sleep))
+                found = await work(Exchange(self.server, self._sleep, HINTS))
         except TimeoutError as error:
             self._note(f"no answer within {self._call_seconds:g} s", None)
             raise self._failed(self._last) from error
@@ -135,28 +77,3 @@ class DataStorageClient:
 
     def _failed(self, why: str) -> Exception:
         return self._failure(f"DataStorage at {self.server.url}: {why}")
-
-
-def _document(answer: ServerAnswer) -> Any:
-    status = answer.status
-    if status != 200:
-        hint = ": redirects are not followed" if 300 <= status < 400 else HINTS.get(status, "")
-        raise RequestFailedError(
-            f"it answered {status}{hint}",
-            status=status,
-            again=answer.may_pass,
-            after=answer.after,
-            absent=status == 404 and _is_object(answer),
-        )
-    try:
-        return answer.json()
-    except ValueError as error:
-        raise RequestFailedError("the answer is not JSON") from error
-
-
-def _is_object(answer: ServerAnswer) -> bool:
-    """True if the body is a JSON object, as every error of the API is (RFC 7807)."""
-    try:
-        return isinstance(answer.json(), dict)
-    except ValueError:
-        return False

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.outcome import ExecutionOutcome
-from worker.adapters.datastorage.client import DataStorageClient, Exchange, RequestFailedError
-from worker.adapters.json_server import ServerClient
+from worker.adapters.datastorage.client import DataStorageClient
+from worker.adapters.json_server import Exchange, RequestFailedError, ServerClient
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, sequence, text
 from worker.domain.values.errors import HistoryUnavailable
 from worker.domain.values.objects import ObjectRef
