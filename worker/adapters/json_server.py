@@ -14,8 +14,6 @@ from typing import Any, Self
 
 import httpx2
 
-from worker.domain.cluster.fields import mapping
-
 CONNECTIONS = 8
 ATTEMPTS = 2
 MAX_CALL_BYTES = 32 * 1024 * 1024
@@ -53,12 +51,13 @@ class ServerAnswer:
         except RecursionError as error:
             raise ValueError("nested too deep") from error
 
-    def object(self) -> dict[str, Any]:
-        """The JSON object in the body; empty for any other body."""
+    def object(self) -> dict[str, Any] | None:
+        """The JSON object in the body; None for any other body."""
         try:
-            return mapping(self.json())
+            found = self.json()
         except ValueError:
-            return {}
+            return None
+        return found if isinstance(found, dict) else None
 
 
 class JsonServer:
@@ -198,7 +197,7 @@ class Exchange:
                 status=status,
                 again=answer.may_pass,
                 after=answer.after,
-                absent=status == 404 and bool(answer.object()),
+                absent=status == 404 and answer.object() is not None,
             )
         try:
             return answer.json()

@@ -117,6 +117,6 @@ def _result(answer: ServerAnswer, document: str) -> Any:
 
 def _said(answer: ServerAnswer) -> str:
     """The `message` of OPA's error document, or the usual meaning of the status."""
-    message = answer.object().get("message")
+    message = (answer.object() or {}).get("message")
     said = one_line(message, MESSAGE_CHARS) if isinstance(message, str) else HINTS.get(answer.status, "")
     return f": {said}" if said else ""

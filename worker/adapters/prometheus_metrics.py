@@ -60,7 +60,7 @@ class PrometheusMetrics(ServerClient):
             raise MetricsError(
                 "the answer of Prometheus is too long; aggregate (sum by, topk) or add labels"
             ) from error
-        document = answer.object()
+        document = answer.object() or {}
         if answer.status != 200 or document.get("status") != "success":
             raise _refused(answer, document)
         return _series(mapping(document.get("data")))
