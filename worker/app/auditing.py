@@ -18,7 +18,6 @@ from schemas.permissions import API
 from schemas.subjects import Subjects, request_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.audit_archive import AUDIT, RESULTS, ArchiveError, AuditArchive, Part
-from worker.adapters.ed25519_keys import read_public_key
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.stream import FencedStream, StoredMessage
 from worker.adapters.nats.stream_info import StreamInfo
@@ -180,61 +179,51 @@ class Auditing:
         return FencedStream(self._nc, stream, api_prefix=self._api_prefix)
 
 
-def check_file(
+def check_export(
     path: Path,
     keys: Sequence[SignatureCheck],
     *,
     only: str = "",
+    head: str = "",
     kept_since: datetime | None = None,
     exported_at: datetime | None = None,
     heads: Sequence[KeptHead] = (),
     progress: Progress = lambda _done, _all: None,
 ) -> Report:
-    """Check exported events, one per line. Results are not known here. Raises OSError.
+    """Check exported events: a file with one per line, or the directory of an archive, which also has the results
+    to compare them with. `head` is for an archive, `kept_since` for a file. Raises ArchiveError, OSError.
 
     Requests may have been open at `exported_at`. Without it they may be open now; but with `keys` none may be
     open, because a chain whose end was cut off looks the same.
     """
-    check, done, size = AuditCheck(keys, only=only), 0, path.stat().st_size
-    for number, line in enumerate(_lines(path), start=1):
-        check.add(number, line.removesuffix(b"\n"))
-        done += len(line)
-        progress(done, size)
-    now = exported_at or datetime.now(UTC)
-    all_ended = bool(keys) and exported_at is None
-    return check.finish(AuditFacts(now, kept_since=kept_since, all_ended=all_ended, heads=heads))
-
-
-def check_archive(
-    directory: Path,
-    keys: Sequence[SignatureCheck],
-    *,
-    only: str = "",
-    head: str = "",
-    exported_at: datetime | None = None,
-    heads: Sequence[KeptHead] = (),
-    progress: Progress = lambda _done, _all: None,
-) -> Report:
-    """Check an archive, and compare its events with its results. Open requests are judged as by
-    `check_file`.
-    """
-    archive, check, results = AuditArchive(directory), AuditCheck(keys, only=only), dict[str, StoredResult]()
-    for body in archive.lines(RESULTS):
-        key = _request_key(body)
-        if not only or key == only:
-            results[key] = _result(body, None)
-    for position, body in _archived(archive, progress):
+    archive = AuditArchive(path) if path.is_dir() else None
+    results = _archived_results(archive, only) if archive else None
+    check = AuditCheck(keys, only=only)
+    for position, body in _archived(archive, progress) if archive else _numbered_lines(path, progress):
         check.add(position, body)
     return check.finish(
         AuditFacts(
             exported_at or datetime.now(UTC),
             results,
-            kept_since=_kept_since(archive),
+            kept_since=_kept_since(archive) if archive else kept_since,
             all_ended=bool(keys) and exported_at is None,
-            of_stream=list(archive.findings(head)),
+            of_stream=list(archive.findings(head)) if archive else (),
             heads=heads,
         )
     )
+
+
+def _numbered_lines(path: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
+    done, size = 0, path.stat().st_size
+    for number, line in enumerate(_lines(path), start=1):
+        done += len(line)
+        progress(done, size)
+        yield number, line.removesuffix(b"\n")
+
+
+def _archived_results(archive: AuditArchive, only: str) -> dict[str, StoredResult]:
+    results = ((_request_key(body), body) for body in archive.lines(RESULTS))
+    return {key: _result(body, None) for key, body in results if not only or key == only}
 
 
 def _archived(archive: AuditArchive, progress: Progress) -> Iterator[tuple[int, bytes]]:
@@ -258,11 +247,6 @@ def read_heads(path: Path) -> list[KeptHead]:
                 f"{path}: line {number} is not a head: it needs request_key, chain, sequence and hash; a time needs an offset"
             ) from e
     return found
-
-
-def public_keys(paths: Sequence[Path]) -> list[SignatureCheck]:
-    """Keys to check signatures with. Raises KeyUnusable."""
-    return [read_public_key(path) for path in paths]
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,28 +94,25 @@ async def verify(
     provisioned. Exit code 1 if there are findings; each request is listed with its first bad event.
     """
     from worker.adapters.audit_archive import AuditArchive
-    from worker.app.auditing import check_archive, check_file, public_keys, read_heads
+    from worker.adapters.ed25519_keys import read_public_key
+    from worker.app.auditing import check_export, read_heads
 
     if file and archive:
         raise typer.BadParameter(
             "--file verifies an archive alone, --archive with the stream: give one of them"
         )
     request = _key(request)
-    asked: dict[str, Any] = {"only": request, "heads": read_heads(heads) if heads else []}
-    known = public_keys(key or [])
+    asked: dict[str, Any] = {"only": request, "head": head, "heads": read_heads(heads) if heads else []}
+    known = [read_public_key(path) for path in key or ()]
     if file is None:
         async with _auditing() as auditing:
             with progress("reading events") as show:
                 stored = AuditArchive(archive) if archive else None
-                report = await auditing.check(known, archive=stored, head=head, progress=show, **asked)
+                report = await auditing.check(known, archive=stored, progress=show, **asked)
     else:
-        check, unit = (
-            (partial(check_archive, head=head), "events")
-            if file.is_dir()
-            else (partial(check_file, kept_since=_utc(kept_since)), "bytes")
-        )
-        with progress(f"verifying {unit}") as show:
-            report = check(file, known, exported_at=_utc(exported_at), progress=show, **asked)
+        with progress(f"verifying {'events' if file.is_dir() else 'bytes'}") as show:
+            since, at = _utc(kept_since), _utc(exported_at)
+            report = check_export(file, known, kept_since=since, exported_at=at, progress=show, **asked)
     if not report.events and (file or not report.findings):
         if request:
             raise ReportedError(NOTHING.format(request=request))
