@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from schemas.subjects import Subjects
     from worker.app.settings import Settings
-    from worker.app.settings.groups import NatsSettings
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130
@@ -110,20 +109,6 @@ def _explain(problem: BaseException) -> str:
             return str(problem)
 
 
-@asynccontextmanager
-async def connection(settings: NatsSettings, *, name: str = "rca") -> AsyncIterator[Client]:
-    """A connection to the configured server. Raises Unavailable when nobody answers, or the server
-    refuses.
-    """
-    from worker.app.provisioning import connected
-
-    where = f"NATS at {', '.join(settings.servers)}, for up to {settings.connect_seconds:g} s"
-    async with contextlib.AsyncExitStack() as stack:
-        async with waiting_for(where):
-            nc = await stack.enter_async_context(connected(settings, name=name))
-        yield nc
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """The settings, and a connection to the NATS server that they name."""
@@ -137,10 +122,14 @@ class Session:
 async def session(name: str) -> AsyncIterator[Session]:
     """Connect under this name. Raises ConfigurationError, Unavailable."""
     from schemas.subjects import Subjects
+    from worker.app.provisioning import connected
     from worker.app.settings import load
 
     settings = load()
-    async with connection(settings.nats, name=name) as nc:
+    where = f"NATS at {', '.join(settings.nats.servers)}, for up to {settings.nats.connect_seconds:g} s"
+    async with contextlib.AsyncExitStack() as stack:
+        async with waiting_for(where):
+            nc = await stack.enter_async_context(connected(settings.nats, name=name))
         yield Session(settings, nc, Subjects(settings.nats.prefix))
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from worker.app.cli.console import (
     asynchronous,
-    connection,
     listening_on,
     progress,
     session,
@@ -30,7 +29,6 @@ async def alertmanager() -> int:
     Finds the object of an alert by its labels and its owners in the cluster, drops duplicates, and turns an
     alert storm into one request. Clients POST to /webhook, with RCA_ALERTMANAGER__TOKEN as bearer token.
     """
-    from schemas.subjects import Subjects
     from schemas.taxonomy import RequestKind
     from worker.app import logs
     from worker.app.alert_receiver import AlertReceiver, serve
@@ -45,8 +43,8 @@ async def alertmanager() -> int:
     _require_token(own)
     logs.configure(settings.log.level, json_lines=settings.log.json_lines)
     async with AsyncExitStack() as stack:
-        nc = await stack.enter_async_context(connection(settings.nats, name="rca-alertmanager"))
-        client = RequestClient(nc, Subjects(settings.nats.prefix))
+        opened = await stack.enter_async_context(session("rca-alertmanager"))
+        client = RequestClient(opened.nc, opened.subjects)
         receiver = AlertReceiver(
             within_scope(await open_cluster(settings, stack), settings.kubernetes),
             lambda body: client.submit(body, RequestKind.INCIDENT),
