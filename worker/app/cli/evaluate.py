@@ -8,7 +8,6 @@ chosen.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -85,19 +84,19 @@ async def _evaluate_cases(
     from schemas.analysis import AnalysisResult
     from worker.app.embedded import open_services
 
-    slots, done = asyncio.Semaphore(parallel), 0
+    done = 0
     async with open_services() as services:
         with progress("running cases") as show:
 
             async def score_case(number: int, case: CaseDirectory) -> Score:
                 nonlocal done
-                async with slots:
-                    outcome = await analyse(services, case, catalog=catalog, prefix=f"eval{number}")
+                outcome = await analyse(services, case, catalog=catalog, prefix=f"eval{number}")
                 result, done = outcome if isinstance(outcome, AnalysisResult) else None, done + 1
                 show(done, len(cases))
                 return score(case.name, expected_of(case), result)
 
-            scores = await together([score_case(n, case) for n, case in enumerate(cases)])
+            runs = [score_case(number, case) for number, case in enumerate(cases)]
+            scores = await together(runs, at_once=parallel)
     if as_json:
         print_json({"total": total(scores), "cases": [asdict(s) for s in scores]})
     else:
@@ -272,16 +271,15 @@ async def _evaluate_recordings(
     from worker.domain.recording.compare import compare
     from worker.domain.recording.replay import recorded_result, replay
 
-    failed, gaps, done, slots = dict[str, str](), 0, 0, asyncio.Semaphore(parallel)
+    failed, gaps, done = dict[str, str](), 0, 0
     async with open_changes(wanted) as changes:
 
         async def pair(path: Path) -> tuple[AnalysisResult, AnalysisResult] | None:
             nonlocal gaps, done
             try:
-                async with slots:
-                    bundle = read_bundle(path)
-                    recorded = recorded_result(bundle)
-                    replayed = await replay(bundle, changes)
+                bundle = read_bundle(path)
+                recorded = recorded_result(bundle)
+                replayed = await replay(bundle, changes)
             except (ReportedError, OSError) as e:
                 failed[path.name] = str(e)
                 return None
@@ -291,7 +289,8 @@ async def _evaluate_recordings(
             gaps += len(replayed.gaps)
             return recorded, replayed.result
 
-        pairs = [found for found in await together([pair(path) for path in paths]) if found]
+        replays = await together([pair(path) for path in paths], at_once=parallel)
+        pairs = [found for found in replays if found]
     rows = compare(pairs, seed=seed)
     if as_json:
         facts = {"changed": wanted.names, "bundles": len(pairs), "not_recorded": gaps, "failed": failed}
