@@ -88,15 +88,15 @@ def allowed_hosts(settings: McpSettings, host: str, port: int) -> list[str]:
     """
     from worker.app.settings import ConfigurationError
 
-    own, loopback, everywhere = list(settings.hosts), _is_loopback(host), _is_everywhere(host)
-    if loopback:
+    own, address = list(settings.hosts), _ip_address(host)
+    if host == "localhost" or (address and address.is_loopback):
         return [*LOOPBACK_HOSTS, *own]
     if not settings.token.get_secret_value():
         raise ConfigurationError(
             f"{host} can be reached from elsewhere: set RCA_MCP__TOKEN to the bearer token that clients must send, "
             "or listen on 127.0.0.1"
         )
-    if everywhere and not own:
+    if address and address.is_unspecified and not own:
         raise ConfigurationError(
             f"{host} is every address of this machine: set RCA_MCP__HOSTS to the hosts by which clients reach it, such as "
             f"rca-mcp.rca.svc:{port}"
@@ -123,15 +123,9 @@ def _url(host: str, listening: socket.socket) -> str:
     return f"http://{shown}:{listening.getsockname()[1]}/mcp"
 
 
-def _is_loopback(host: str) -> bool:
+def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address; None for a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost"
-
-
-def _is_everywhere(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
+        return None
