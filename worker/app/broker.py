@@ -21,7 +21,6 @@ from schemas.analysis import AnalysisResult
 from schemas.audit import AuditEvent
 from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
-from schemas.taxonomy import RequestKind
 from worker.app.link import BrokerLink
 from worker.app.settings import ConfigurationError, read_text
 from worker.app.settings.groups import NatsSettings
@@ -84,17 +83,14 @@ def _declare(broker: NatsBroker, subjects: Subjects) -> None:
     """Outputs as FastStream publishers, so that AsyncAPI shows them. The adapters publish, with their
     fences.
     """
-    outputs: list[tuple[str, str, Any]] = [
-        (subjects.result(kind, pattern), subjects.results_stream, AnalysisResult)
-        for kind, pattern in ((RequestKind.INCIDENT, "*"), (RequestKind.RECOVERY, "*.*"))
+    outputs = [
+        (subjects.result_subjects(), subjects.results_stream, AnalysisResult),
+        (subjects.validation_subjects(), subjects.validation_stream, ValidationFailure),
+        ((subjects.audit(">"),), subjects.audit_stream, AuditEvent),
     ]
-    outputs += [
-        (subjects.validation_request(), subjects.validation_stream, ValidationFailure),
-        (subjects.validation_response(">"), subjects.validation_stream, ValidationFailure),
-        (subjects.audit(">"), subjects.audit_stream, AuditEvent),
-    ]
-    for subject, stream, model in outputs:
-        broker.publisher(subject, stream=JStream(stream, declare=False), schema=model)
+    for names, stream, model in outputs:
+        for subject in names:
+            broker.publisher(subject, stream=JStream(stream, declare=False), schema=model)
 
 
 def security(settings: NatsSettings) -> NatsSecurity:

@@ -10,6 +10,7 @@ import json
 import sys
 import uuid
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -168,8 +169,7 @@ def _what_remains(submitted: Submitted) -> str:
 
 def _print_submitted(submitted: Submitted, *, as_json: bool) -> None:
     if as_json:
-        fields = ("subject", "stream", "sequence", "duplicate", "key")
-        print_json({name: getattr(submitted, name) for name in fields})
+        print_json(asdict(submitted))
         return
     key = submitted.key or "(without a readable id: a worker will reject it)"
     again = " (already there: it was published before)" if submitted.duplicate else ""

@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -112,7 +113,7 @@ async def provision(
     async with session("rca") as opened, waiting_for("the streams"):
         findings = await provision_all(opened.nc, opened.settings, apply=not check)
     if json_output:
-        print_json([{"name": f.name, "action": f.action, "detail": f.detail} for f in findings])
+        print_json([asdict(finding) for finding in findings])
     else:
         for finding in findings:
             typer.echo(f"{finding.action:13} {finding.name} {finding.detail}".rstrip())
