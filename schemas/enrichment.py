@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import AliasChoices, Field, StringConstraints
+from pydantic import AliasChoices, AliasGenerator, ConfigDict, Field, StringConstraints
 from pydantic.functional_validators import model_validator
 from pydantic_core import PydanticCustomError
 
@@ -26,13 +26,14 @@ def snake_case(label: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", label).lower().replace("git_ops", "gitops")
 
 
-def _both(label: str) -> Any:
-    camel = camel_case(label)
-    return {"validation_alias": AliasChoices(camel, label), "serialization_alias": camel}
-
-
 class TwoSpellings(Message):
     """A message whose fields may be written in camelCase or in snake_case, each of them once."""
+
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(
+            validation_alias=lambda name: AliasChoices(camel_case(name), name), serialization_alias=camel_case
+        )
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -54,29 +55,27 @@ class DetectedLabels(TwoSpellings):
     detection did not work and the value is unknown. `null` is unknown too.
     """
 
-    gitops_managed: Flag = Field(default=False, **_both("gitops_managed"))
+    gitops_managed: Flag = False
     """Managed by Argo CD or Flux."""
-    gitops_tool: ShortText = Field(default="", **_both("gitops_tool"))
+    gitops_tool: ShortText = ""
     """`argocd`, `flux`, or empty."""
-    pdb_protected: Flag = Field(default=False, **_both("pdb_protected"))
+    pdb_protected: Flag = False
     """A PodDisruptionBudget selects its pods."""
-    hpa_enabled: Flag = Field(default=False, **_both("hpa_enabled"))
+    hpa_enabled: Flag = False
     """A HorizontalPodAutoscaler scales it."""
     stateful: Flag = False
     """A StatefulSet, or something that belongs to one."""
-    helm_managed: Flag = Field(default=False, **_both("helm_managed"))
+    helm_managed: Flag = False
     """Installed by Helm."""
-    network_isolated: Flag = Field(default=False, **_both("network_isolated"))
+    network_isolated: Flag = False
     """A NetworkPolicy restricts its traffic."""
-    pod_security_level: ShortText = Field(default="", **_both("pod_security_level"))
+    pod_security_level: ShortText = ""
     """`privileged`, `baseline`, `restricted`, or empty."""
-    service_mesh: ShortText = Field(default="", **_both("service_mesh"))
+    service_mesh: ShortText = ""
     """`istio`, `linkerd`, or empty."""
-    resource_quota_constrained: Flag = Field(default=False, **_both("resource_quota_constrained"))
+    resource_quota_constrained: Flag = False
     """A ResourceQuota limits what its namespace may use."""
-    failed_detections: Annotated[tuple[LabelName, ...], AtMost(MAX_ITEMS)] = Field(
-        default=(), **_both("failed_detections")
-    )
+    failed_detections: Annotated[tuple[LabelName, ...], AtMost(MAX_ITEMS)] = ()
     """Labels (camelCase) whose detection failed: their values are unknown."""
 
     @model_validator(mode="before")
@@ -126,15 +125,13 @@ DETECTED_LABELS: Final = tuple(name for name in DetectedLabels.model_fields if n
 class EnrichmentResults(TwoSpellings):
     """Facts that the sender has gathered. The worker gathers its own as well."""
 
-    kubernetes_context: Annotated[dict[str, Any] | None, Unused()] = Field(
-        default=None, **_both("kubernetes_context")
-    )
+    kubernetes_context: Annotated[dict[str, Any] | None, Unused()] = None
     """Free-form facts about the resource. Ignored, and listed so: the worker reads the cluster itself."""
-    detected_labels: DetectedLabels | None = Field(default=None, **_both("detected_labels"))
+    detected_labels: DetectedLabels | None = None
     """Cluster characteristics; absent when nothing was detected."""
     custom_labels: Annotated[
         dict[LabelName, Annotated[tuple[ShortText, ...], AtMost(MAX_ITEMS)]], AtMost(MAX_ITEMS)
-    ] = Field(default_factory=dict, **_both("custom_labels"))
+    ] = Field(default_factory=dict)
     """Labels of the customer: a subdomain and its values, `{"team": ["name=payments"]}`."""
-    enrichment_quality: Fraction = Field(default=0.0, **_both("enrichment_quality"))
+    enrichment_quality: Fraction = 0.0
     """How complete the sender's enrichment is. For the orchestrator, never for the model."""
