@@ -21,7 +21,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import structlog
@@ -110,29 +110,11 @@ class ApiMissingError(RequestFailedError):
     """The server does not have this API."""
 
 
-class CatalogApi(Protocol):
-    """One API. Methods raise RequestFailedError, ApiMissingError."""
-
-    def key(self, context: SelectionContext) -> Hashable:
-        """The part of a context that decides which workflows are read."""
-        ...
-
-    async def read(self, exchange: Exchange, context: SelectionContext) -> CatalogRecords:
-        """All workflows, for contexts of this key."""
-        ...
-
-    async def confirm(
-        self, exchange: Exchange, workflow: Workflow, context: SelectionContext
-    ) -> Workflow | None:
-        """The present workflow; None if the server does not offer it for this context."""
-        ...
-
-
 class WorkflowsApi:
-    """Implements CatalogApi with the three steps of workflow discovery."""
+    """The three steps of workflow discovery. Methods raise RequestFailedError, ApiMissingError."""
 
     def key(self, context: SelectionContext) -> Hashable:  # noqa: ARG002 - always the whole catalog
-        """The same for all contexts."""
+        """The part of a context that decides which workflows are read: none, all contexts have the same."""
         return None
 
     async def read(self, exchange: Exchange, context: SelectionContext) -> CatalogRecords:  # noqa: ARG002 - see key
@@ -258,7 +240,7 @@ def _filters(context: SelectionContext) -> dict[str, str]:
 
 
 class PlaybooksApi:
-    """Implements CatalogApi. Signal types other than the core ones are read once they have been searched
+    """The older playbook search, with the methods of WorkflowsApi. Signal types other than the core ones are read once they have been searched
     for.
     """
 

@@ -16,7 +16,6 @@ import structlog
 
 from worker.adapters.datastorage.apis import (
     ApiMissingError,
-    CatalogApi,
     CatalogRecords,
     PlaybooksApi,
     WorkflowsApi,
@@ -75,7 +74,7 @@ class DataStorageCatalog(ServerClient):
             url, CatalogUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
         super().__init__(self._client.server)
-        self._api: CatalogApi = WorkflowsApi()
+        self._api: WorkflowsApi | PlaybooksApi = WorkflowsApi()
         self._kept: dict[Hashable, CachedSnapshot] = {}
         self._meaning = MeaningRanking(embedder, monotonic) if embedder else None
         self._embedded: CatalogSnapshot | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from schemas.outcome import ExecutionOutcome
@@ -32,12 +31,6 @@ WORDS = {
 OUTCOMES = {word: outcome for outcome, words in WORDS.items() for word in words}
 
 
-@dataclass(frozen=True, slots=True)
-class CachedPast:
-    past: Past
-    until: float
-
-
 class DataStorageHistory(ServerClient):
     """Implements History. `url` is the base address; `call_seconds` bounds one look-up, retries included.
 
@@ -56,7 +49,7 @@ class DataStorageHistory(ServerClient):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._cluster_id, self._cache_seconds, self._monotonic = cluster_id, cache_seconds, monotonic
-        self._cache: dict[tuple[str, ...], CachedPast] = {}
+        self._cache: dict[tuple[str, ...], tuple[float, Past]] = {}  # until when, and what
         self._client = DataStorageClient(
             url, HistoryUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
@@ -71,8 +64,8 @@ class DataStorageHistory(ServerClient):
             )
         key = (target.kind, target.namespace, target.name, current)
         cached, now = self._cache.get(key), self._monotonic()
-        if cached and now < cached.until:
-            return cached.past
+        if cached and now < cached[0]:
+            return cached[1]
         past = await self._client.call(lambda exchange: self._ask(exchange, target, current))
         self._keep(key, past)
         return past
@@ -83,7 +76,7 @@ class DataStorageHistory(ServerClient):
     def _keep(self, key: tuple[str, ...], past: Past) -> None:
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
-        self._cache[key] = CachedPast(past, self._monotonic() + self._cache_seconds)
+        self._cache[key] = self._monotonic() + self._cache_seconds, past
 
     async def _ask(self, exchange: Exchange, target: ObjectRef, current: str) -> Past:
         asked = {
