@@ -22,12 +22,10 @@ each."""
 ZLIB_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
-class AnswerTooLong(httpx2.DecodingError):
-    """The provider sends more than any answer needs."""
-
-
 class CallState:
-    """The state of one call in the transport: `answered` once the provider has sent a status."""
+    """The state of one call in the transport: `answered` once the provider has sent a status, `too_long` once it has
+    sent more than any answer needs.
+    """
 
     def __init__(self) -> None:
         self.answered = False
@@ -77,7 +75,7 @@ class _AnswerStream(httpx2.AsyncByteStream):
             if room < 0:
                 if (call := CALL.get()) is not None:
                     call.too_long = True
-                raise AnswerTooLong(f"the answer is longer than {MAX_BODY_BYTES // 2**20} MiB")
+                raise httpx2.DecodingError(f"the answer is longer than {MAX_BODY_BYTES // 2**20} MiB")
             yield plain
 
     async def aclose(self) -> None:

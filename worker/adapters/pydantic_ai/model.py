@@ -29,6 +29,7 @@ from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState,
 from worker.adapters.pydantic_ai.failures import MAX_ERROR_CHARS, one_line, translate
 from worker.adapters.pydantic_ai.providers import (
     CONNECT_SECONDS,
+    CONNECTIONS,
     READ_SECONDS,
     client_errors,
     close_model,
@@ -64,7 +65,7 @@ class PydanticAIModel:
     `anthropic:claude-sonnet-4-6`).
 
     `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens`
-    bounds one answer; `max_connections` bounds the pool. With `silence_seconds`, answers are streamed, and
+    bounds one answer. With `silence_seconds`, answers are streamed, and
     one that is silent for this long has failed. Raises ModelUnusable for an unknown name, a missing key or a
     provider that is not installed.
     """
@@ -76,22 +77,21 @@ class PydanticAIModel:
         base_url: str | None = None,
         api_key: str | None = None,
         max_output_tokens: int = 4_096,
-        max_connections: int = 100,
         silence_seconds: float | None = None,
     ) -> None:
         self._http = httpx2.AsyncClient(
             # The request's own deadline is shorter; this one notices a server that accepts no connection.
             timeout=httpx2.Timeout(silence_seconds or READ_SECONDS, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(max_connections=max_connections),
+            limits=httpx2.Limits(max_connections=CONNECTIONS),
             headers={"Accept-Encoding": "identity"},
             event_hooks={"response": [bound_answer]},
             follow_redirects=False,  # a redirect would carry the key to another host
             trust_env=base_url is None,  # an explicit address is reached directly
         )
-        self._name, self._streams, self._own_address = name, silence_seconds is not None, base_url is not None
-        self._model = provider_model(
-            name, base_url=base_url, api_key=api_key, http=self._http, max_connections=max_connections
-        )
+        self.name = name
+        """The configured name."""
+        self._streams, self._own_address = silence_seconds is not None, base_url is not None
+        self._model = provider_model(name, base_url=base_url, api_key=api_key, http=self._http)
         self._errors: tuple[type[Exception], ...] = (
             ModelAPIError,
             UnexpectedModelBehavior,
@@ -103,11 +103,6 @@ class PydanticAIModel:
             max_tokens=max_output_tokens, cache=True, **without_retries(self._model)
         )
         self._tools = ToolSets(self._model)
-
-    @property
-    def name(self) -> str:
-        """The configured name."""
-        return self._name
 
     async def close(self) -> None:
         """Close the connections."""
@@ -124,7 +119,7 @@ class PydanticAIModel:
         try:
             async with asyncio.timeout(request.deadline_seconds):
                 response = await self._call(request, settings)
-            return reply_of(response, configured_name=self._name, turn=len(request.turns))
+            return reply_of(response, configured_name=self.name, turn=len(request.turns))
         except TimeoutError as e:
             message = f"no answer within {request.deadline_seconds:.0f} s"
             raise Retry(RetryReason.MODEL_UNAVAILABLE, message) from e

@@ -16,6 +16,7 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from worker.adapters.pydantic_ai.failures import one_line
 from worker.domain.values.errors import ReportedError
 
+CONNECTIONS: Final = 100
 CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 600.0
 """The deadline of a request is shorter."""
@@ -38,16 +39,16 @@ class ModelUnusable(ReportedError):  # noqa: N818 - a state of the configuration
 
 
 def provider_model(
-    name: str, *, base_url: str | None, api_key: str | None, http: httpx2.AsyncClient, max_connections: int
+    name: str, *, base_url: str | None, api_key: str | None, http: httpx2.AsyncClient
 ) -> Model:
     """The model of a name, which makes its calls through `http` if its client can. Raises ModelUnusable."""
 
     def provider(kind: str) -> Provider[Any]:
         if kind == "bedrock":
-            return _bedrock(base_url, api_key, max_connections)
+            return _bedrock(base_url, api_key)
         if kind == "azure" and base_url:
             raise UserError("Azure has an endpoint and an API version in place of a base URL")
-        options: dict[str, Any] = {"http_client": _legacy_client(max_connections) if kind == "groq" else http}
+        options: dict[str, Any] = {"http_client": _legacy_client() if kind == "groq" else http}
         if base_url:
             options["base_url"] = base_url
         if api_key or (base_url and kind not in NEEDS):
@@ -94,18 +95,18 @@ async def close_model(model: Model) -> None:
         await model.client.close()  # type: ignore[attr-defined]  # of this provider only
 
 
-def _legacy_client(max_connections: int) -> Any:
+def _legacy_client() -> Any:
     """A client of httpx, for a provider whose own client does not take one of httpx2."""
     import httpx  # noqa: PLC0415
 
     return httpx.AsyncClient(
         timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
-        limits=httpx.Limits(max_connections=max_connections),
+        limits=httpx.Limits(max_connections=CONNECTIONS),
         follow_redirects=False,
     )
 
 
-def _bedrock(base_url: str | None, api_key: str | None, max_connections: int) -> Provider[Any]:
+def _bedrock(base_url: str | None, api_key: str | None) -> Provider[Any]:
     """Bedrock's client makes one try: retries and fallbacks are up to the chain."""
     from boto3 import Session  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
@@ -117,7 +118,7 @@ def _bedrock(base_url: str | None, api_key: str | None, max_connections: int) ->
     config = Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
-        max_pool_connections=max_connections,
+        max_pool_connections=CONNECTIONS,
         retries={"total_max_attempts": 1},
     )
     try:
