@@ -81,10 +81,9 @@ class PostgresCatalog(Database):
         *,
         embedder: Embedder | None = None,
         call_seconds: float = CALL_SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(url, call_seconds=call_seconds)
-        self._meaning = StoredVectors(embedder, monotonic)
+        self._meaning = StoredVectors(embedder, time.monotonic)
         self._decoder = Decoder()
 
     @property

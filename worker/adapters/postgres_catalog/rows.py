@@ -6,10 +6,10 @@ import hashlib
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from worker.adapters.postgres_catalog.driver import asyncpg
 from worker.domain.catalog.label_index import Index, Key, Kind, index_of, keys_for
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import SelectionContext, Workflow
@@ -19,12 +19,6 @@ MAX_KEPT = 2_048
 BitsRow = tuple[str, str, str, int, bytes]
 
 _documents = TypeAdapter(Workflow)
-
-
-class Row(Protocol):
-    """Columns by name."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 def document_of(workflow: Workflow) -> str:
@@ -83,7 +77,7 @@ def label_rows(workflows: Iterable[Workflow]) -> Iterator[BitsRow]:
             yield kind, label, value, next(ordinal), bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
-def read_index(rows: Iterable[Row]) -> Index:
+def read_index(rows: Iterable[asyncpg.Record]) -> Index:
     """The entries in these rows."""
     found: dict[str, dict[tuple[str, str], int]] = {}
     for row in rows:
