@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from worker.adapters.file_catalog.loading import Fingerprint, fingerprint, load, rejection
+from worker.adapters.file_catalog.loading import Fingerprint, fingerprint, load, read_directory, rejection
 from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.ranking import MeaningRanking
 from worker.domain.values.errors import CatalogUnavailable
@@ -55,9 +55,7 @@ class FileCatalog:
     async def open(cls, directory: Path, *, embedder: Embedder | None = None) -> FileCatalog:
         """Read all files. Raises CatalogUnavailable with every problem when one document is invalid."""
         seen = await asyncio.to_thread(fingerprint, directory)
-        contents = await asyncio.to_thread(load, directory)
-        if wrong := rejection(contents, directory):
-            raise CatalogUnavailable(wrong)
+        contents = await asyncio.to_thread(read_directory, directory)
         return await asyncio.to_thread(
             cls,
             contents.workflows.values(),

@@ -71,14 +71,6 @@ def _priority(word: str) -> str:
     return "" if word.upper() in set(Priority) else f"priorities are {', '.join(Priority)}"
 
 
-def _environment(word: str) -> str:
-    return _misspelt(word, ENVIRONMENTS)
-
-
-def _signal_type(word: str) -> str:
-    return _misspelt(word, [name.value for name in SignalType])
-
-
 def _component(word: str) -> str:
     parts = word.split("/")
     kind = parts[-1]
@@ -90,10 +82,10 @@ def _component(word: str) -> str:
 
 CHECKS: Mapping[str, Callable[[str], str]] = {
     "component": _component,
-    "environment": _environment,
+    "environment": lambda word: _misspelt(word, ENVIRONMENTS),
     "priority": _priority,
     "severity": _severity,
-    "signal_type": _signal_type,
+    "signal_type": lambda word: _misspelt(word, map(str, SignalType)),
 }
 
 

@@ -106,10 +106,7 @@ class ApiReader:
         accept: str = "application/json",
     ) -> tuple[Manifest, int]:
         """A JSON object and its size in bytes. Raises ClusterError, BodyTooLargeError."""
-        limit = self.limits.body_bytes
-        return await self._send(
-            path, params, accept, lambda content: self._read_object(content, limit), deadline
-        )
+        return await self._send(path, params, accept, self._read_object, deadline)
 
     async def text_tail(self, path: str, params: Params, keep_bytes: int) -> bytes:
         """The last bytes of a text, with no more than those in memory. Raises ClusterError."""
@@ -179,14 +176,14 @@ class ApiReader:
                 raise _TransientError(error, _seconds(answer.headers.get("Retry-After", "")))
             raise error
 
-    async def _read_object(self, content: aiohttp.StreamReader, limit: int) -> tuple[Manifest, int]:
+    async def _read_object(self, content: aiohttp.StreamReader) -> tuple[Manifest, int]:
         """Decode an answer. Large ones are decoded one at a time, because as objects they need ten times
         the memory.
         """
         body = bytearray()
         async for chunk in content.iter_chunked(CHUNK_BYTES):
             body += chunk
-            if len(body) > limit:
+            if len(body) > self.limits.body_bytes:
                 raise BodyTooLargeError
         if len(body) <= DECODE_INLINE_BYTES:
             return _decode(body), len(body)

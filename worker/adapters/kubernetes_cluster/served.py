@@ -39,7 +39,6 @@ class ServedGroup:
     theirs.
     """
 
-    name: str
     versions: tuple[tuple[Served, ...], ...]
     silent: tuple[str, ...] = ()
 
@@ -80,7 +79,7 @@ def _group(item: Manifest) -> ServedGroup:
         versions.append(tuple(entry for entry in resources if entry))
         if version.get("freshness") == "Stale":
             silent.append(api_version)
-    return ServedGroup(name, tuple(versions), tuple(silent))
+    return ServedGroup(tuple(versions), tuple(silent))
 
 
 def _aggregated(entry: Manifest, api_version: str) -> Served | None:
