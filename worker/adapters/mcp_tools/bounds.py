@@ -39,26 +39,14 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Rejects answers that are too long or compressed. A stream of events is one answer."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """One request."""
-        request.headers["Accept-Encoding"] = "identity"
-        response = await self._inner.handle_async_request(request)
-        if response.headers.get("Content-Encoding", "identity") != "identity":
-            await response.aclose()
-            raise httpx2.DecodingError("the answer is compressed", request=request)
-        if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _BoundedStream(response.stream)
-        return response
-
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._inner.aclose()
+async def bound_answer(response: httpx2.Response) -> None:
+    """A response hook of the HTTP client: rejects an answer that is compressed, and bounds any other. A stream of
+    events is one answer.
+    """
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise httpx2.DecodingError("the answer is compressed", request=response.request)
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _BoundedStream(response.stream)
 
 
 class ServerLog:

@@ -24,7 +24,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import ValidationError
 
-from worker.adapters.mcp_tools.bounds import MAX_BODY_BYTES, BoundedTransport, ServerLog
+from worker.adapters.mcp_tools.bounds import MAX_BODY_BYTES, ServerLog, bound_answer
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import ExternalToolError
 from worker.domain.values.external_tools import ExternalAnswer, ExternalTool, McpServer
@@ -268,12 +268,12 @@ class _Mounted:
 
     def _http(self) -> httpx2.AsyncClient:
         token = self._server.token_file.read_text(encoding="utf-8").strip() if self._server.token_file else ""
+        plain = {"Accept-Encoding": "identity"}  # a small compressed answer may be huge
         return httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers={**plain, "Authorization": f"Bearer {token}"} if token else plain,
             timeout=httpx2.Timeout(self._seconds, read=None),  # each call has a limit of its own
-            transport=BoundedTransport(
-                httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=CONNECTIONS * 2))
-            ),
+            limits=httpx2.Limits(max_connections=CONNECTIONS * 2),
+            event_hooks={"response": [bound_answer]},
             trust_env=False,
         )
 
