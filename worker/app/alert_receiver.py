@@ -8,7 +8,6 @@ published, the same request is published later.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,7 +19,7 @@ import structlog
 from aiohttp import web
 
 from schemas.taxonomy import RequestKind
-from worker.app.http_server import listening
+from worker.app.http_server import has_bearer, listening
 from worker.domain.alerts.request import (
     NAME_CHARS,
     address_of,
@@ -178,9 +177,7 @@ async def serve(receiver: AlertReceiver, host: str, port: int, token: str) -> As
     """`POST /webhook` with the token as bearer, and `GET /livez`. Yields the port. Raises OSError."""
 
     async def webhook(request: web.Request) -> web.Response:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        right = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode())
-        if token and not (scheme.lower() == "bearer" and right):
+        if token and not has_bearer(request, token):
             return web.json_response({"error": "a bearer token is needed"}, status=401)
         if request.content_type != "application/json":  # browsers cannot send it across sites
             return web.json_response({"error": "Content-Type must be application/json"}, status=415)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 
 SHUTDOWN_SECONDS = 1.0
+
+
+def has_bearer(request: web.Request, token: str) -> bool:
+    """True if the request has this bearer token (RFC 6750). Compared in constant time."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and is_same(given, token)
+
+
+def is_same(given: str, secret: str) -> bool:
+    """True if a text of a client, which may not be UTF-8, is the secret. Compared in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
@@ -28,9 +28,8 @@ from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
 from schemas.subjects import Subjects
 from worker.adapters.nats.stream import FencedStream
-from worker.adapters.nats.stream_info import StreamExtent
 from worker.app.auditing import Auditing
-from worker.app.http_server import listening
+from worker.app.http_server import has_bearer, is_same, listening
 from worker.app.operations import OperationError, Operations, read_key
 from worker.app.pages import environment, incident_page
 from worker.app.pages.results import PAGE_ROWS, ResultIndex, figures
@@ -91,9 +90,7 @@ class Console:
         extent = info.extent(datetime.now(UTC))
         before, first = self.index.last_sequence, max(extent.first, self.index.last_sequence + 1)
         try:
-            async for message in self.results.messages(
-                StreamExtent(first, extent.last, extent.oldest, extent.kept_since)
-            ):
+            async for message in self.results.messages(replace(extent, first=first)):
                 self.index.last_sequence = message.sequence
                 progress(message.sequence - first + 1, extent.last - first + 1)
                 key = message.subject.removeprefix(f"{self.subjects.prefix}.result.").partition(".")[2]
@@ -193,7 +190,7 @@ class Console:
             given = (await request.post()).get("token", "")
         except (ValueError, LookupError):  # an unknown or invalid encoding
             given = ""
-        if not (isinstance(given, str) and hmac.compare_digest(_bytes(given), _bytes(self.token))):
+        if not (isinstance(given, str) and is_same(given, self.token)):
             await asyncio.sleep(0.5)
             return self._page("login.html", 403, here="", wrong=True)
         response = web.Response(status=303, headers={"Location": "/", **HEADERS})
@@ -209,11 +206,8 @@ class Console:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Admits requests with the token, as a cookie or as a bearer. Nobody gets a traceback."""
-        scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
-        cookie = request.cookies.get(COOKIE, "")
-        known = hmac.compare_digest(_bytes(cookie), _bytes(self._mark())) or (
-            scheme.lower() == "bearer" and hmac.compare_digest(_bytes(bearer), _bytes(self.token))
-        )
+        by_cookie = is_same(request.cookies.get(COOKIE, ""), self._mark())
+        known = by_cookie or has_bearer(request, self.token)
         if not known and request.path not in OPEN_PATHS:
             return web.Response(status=303, headers={"Location": "/login", **HEADERS})
         try:
@@ -231,11 +225,6 @@ class Console:
 def _number(text: str) -> int:
     """The number in a query; 0 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
-
-
-def _bytes(text: str) -> bytes:
-    """The bytes of a header, which may not be text."""
-    return text.encode("utf-8", "surrogatepass")
 
 
 async def _static(request: web.Request) -> web.Response:
