@@ -4,9 +4,9 @@ says so.
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from worker.adapters.json_server import JsonServer, TooLongError, UnreachableError
+from worker.domain.cluster.fields import dig, text, whole
+from worker.domain.untrusted.evidence import one_line
 
 CALL_SECONDS = 5.0
 MAX_BYTES = 1 << 20
@@ -18,29 +18,6 @@ UNKNOWN = (
 )
 
 
-class _JetStreamConfig(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    sync_always: bool = False
-    sync_interval: int = 0
-    """In nanoseconds."""
-
-
-class _JetStream(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    config: _JetStreamConfig
-
-
-class _Varz(BaseModel):
-    """The fields that are read of `/varz`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    server_name: str = Field("the NATS server", max_length=200)
-    jetstream: _JetStream
-
-
 async def sync_advice(monitoring_url: str) -> str:
     """Advice about the server's `sync_interval`; empty when it is `always`. Without a URL the setting is
     unknown.
@@ -49,19 +26,16 @@ async def sync_advice(monitoring_url: str) -> str:
         return UNKNOWN
     server = JsonServer(monitoring_url, token="", call_seconds=CALL_SECONDS, max_bytes=MAX_BYTES)
     try:
-        answer = await server.get("/varz", {})
-        varz = _Varz.model_validate_json(answer.body)
-    except (UnreachableError, TimeoutError, TooLongError, ValidationError) as e:
-        why = (
-            "it is not the monitoring port of a server with JetStream"
-            if isinstance(e, ValidationError)
-            else e
-        )
-        return f"--monitoring-url: {monitoring_url} cannot be read ({why or type(e).__name__})"
+        varz = (await server.get("/varz", {})).object()
+    except (UnreachableError, TimeoutError, TooLongError) as e:
+        return f"--monitoring-url: {monitoring_url} cannot be read ({str(e) or type(e).__name__})"
     finally:
         await server.aclose()
-    config = varz.jetstream.config
-    if config.sync_always:
+    config = dig(varz, "jetstream", "config")
+    if not isinstance(config, dict):
+        why = "it is not the monitoring port of a server with JetStream"
+        return f"--monitoring-url: {monitoring_url} cannot be read ({why})"
+    if config.get("sync_always") is True:
         return ""
-    seconds = config.sync_interval / 1e9
-    return f"{varz.server_name} writes to disk every {seconds:g} s: {REMEDY}, or {CONSEQUENCE}"
+    name, seconds = one_line(text(dig(varz, "server_name")), 200), whole(config.get("sync_interval")) / 1e9
+    return f"{name or 'the NATS server'} writes to disk every {seconds:g} s: {REMEDY}, or {CONSEQUENCE}"
