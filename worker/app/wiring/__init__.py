@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +36,7 @@ from worker.app.open_files import FileBudget, FileWatch, raise_limit
 from worker.app.provisioning import wanted_streams
 from worker.app.server_clock import ServerClock
 from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings.groups import NatsSettings
 from worker.app.stranded import StrandedRequests, SweepReport
 from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
@@ -164,15 +165,28 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
                 telemetry.handler(handler), others, {"sweep": stranded.run, "track record": records.run}
             )
 
-        intake = _intake(
-            settings,
-            subjects,
+        link, slots = BrokerLink(), files.fit(slots)
+        intake = Intake(
+            broker=make_broker(settings.nats, link),
+            link=link,
+            stream=subjects.requests_stream,
+            lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), slots[lane]) for lane in Lane],
+            others={
+                subjects.dlq_stream: LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+                subjects.outcomes_stream: LaneConsumer(OUTCOMES, (subjects.outcome(">"),), 1),
+            },
             open_handlers=open_handlers,
             admission=admission,
-            needs=_needs(settings, opened.watch, streams),
+            needs={
+                NATS: _tls_need(settings.nats),
+                "streams": streams.look,
+                "kubernetes": lambda _: opened.watch.ask(),
+            },
             supervisor=supervisor,
             streams=streams,
-            slots=files.fit(slots),
+            servers=settings.nats.servers,
+            drain_seconds=settings.worker.drain_seconds,
+            ack_wait_seconds=settings.worker.ack_wait_seconds,
         )
         checks = {
             NATS: intake.trouble,
@@ -282,45 +296,8 @@ def _ports(
     )
 
 
-def _needs(settings: Settings, watch: ClusterWatch, streams: StreamWatch) -> Mapping[str, Need]:
-    """The needs before messages are taken, by the check of readiness that reports them."""
+def _tls_need(settings: NatsSettings) -> Need:
+    async def missing(nc: Client) -> str:
+        return missing_tls(settings, nc)
 
-    async def cluster(_: Client) -> str:
-        return await watch.ask()
-
-    async def tls(nc: Client) -> str:
-        return missing_tls(settings.nats, nc)
-
-    return {NATS: tls, "streams": streams.look, "kubernetes": cluster}
-
-
-def _intake(
-    settings: Settings,
-    subjects: Subjects,
-    *,
-    open_handlers: Callable[[Client], Awaitable[Handlers]],
-    admission: Admission,
-    needs: Mapping[str, Need],
-    supervisor: Supervisor,
-    streams: StreamWatch,
-    slots: Mapping[str, int],
-) -> Intake:
-    worker, link = settings.worker, BrokerLink()
-    return Intake(
-        broker=make_broker(settings.nats, link),
-        link=link,
-        stream=subjects.requests_stream,
-        lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), slots[lane]) for lane in Lane],
-        others={
-            subjects.dlq_stream: LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
-            subjects.outcomes_stream: LaneConsumer(OUTCOMES, (subjects.outcome(">"),), 1),
-        },
-        open_handlers=open_handlers,
-        admission=admission,
-        needs=needs,
-        supervisor=supervisor,
-        streams=streams,
-        servers=settings.nats.servers,
-        drain_seconds=worker.drain_seconds,
-        ack_wait_seconds=worker.ack_wait_seconds,
-    )
+    return missing
