@@ -23,7 +23,7 @@ from worker.adapters.nats.provision import provision
 from worker.app.alert_receiver import AlertReceiver, serve
 from worker.app.client import RequestClient
 from worker.app.wiring.clock import SystemClock
-from worker.domain.alerts.storm import StormRule
+from worker.domain.alerts.storm import StormRule, Stormwatch
 from worker.domain.alerts.webhook import read_webhook
 from worker.domain.values.errors import ClusterReason
 from worker.sandbox.cluster_server import write_kubeconfig
@@ -104,7 +104,7 @@ async def receiving(tmp_path, **rule):
             MemoryCluster(CLUSTER),
             lambda body: client.submit(body, RequestKind.INCIDENT),
             SystemClock(),
-            rule=StormRule(timedelta(minutes=5), **rule),
+            storms=Stormwatch(StormRule(timedelta(minutes=5), **rule)),
         )
         async with serve(receiver, "127.0.0.1", 0, TOKEN) as port, aiohttp.ClientSession() as http:
 

@@ -29,7 +29,7 @@ from worker.domain.alerts.request import (
     resource_of,
     storm_request,
 )
-from worker.domain.alerts.storm import Decision, StormRule, Stormwatch
+from worker.domain.alerts.storm import Decision, Stormwatch
 from worker.domain.alerts.webhook import Alert, InvalidWebhook, Webhook, read_webhook
 from worker.domain.cluster.fields import dig, mappings, name_of, text
 from worker.domain.cluster.owners import owner_chain
@@ -58,18 +58,14 @@ class AlertReceiver:
     environment: str = "unknown"
     """Of alerts whose labels do not say it."""
     cluster_name: str = ""
-    rule: StormRule = field(default_factory=StormRule)
+    storms: Stormwatch = field(default_factory=Stormwatch)
     counts: Counter[str] = field(default_factory=Counter)
-    _storms: Stormwatch = field(init=False)
     _requests: OrderedDict[str, bytes | None] = field(default_factory=OrderedDict)
     """By alert: the request that is still to be published, or None if nothing is left to do."""
     _owners: OrderedDict[ObjectRef, tuple[float, ObjectRef]] = field(default_factory=OrderedDict)
     _nodes: tuple[float, dict[str, str]] | None = None
     """Names of nodes by their addresses, and when they were read."""
     _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def __post_init__(self) -> None:
-        self._storms = Stormwatch(self.rule)
 
     async def receive(self, webhook: Webhook) -> None:
         """Publish what is new. Raises ReportedError if anything could not be decided or published: send it
@@ -112,9 +108,9 @@ class AlertReceiver:
         checked = self._checked(body)
         if checked is None:  # labels with names that no object has must not count towards a storm
             return None
-        decision, storm = self._storms.decide(alert.name, target, self.clock.now())
+        decision, storm = self.storms.decide(alert.name, target, self.clock.now())
         if storm is not None:
-            window = f"{int(self.rule.window.total_seconds())}s"
+            window = f"{int(self.storms.rule.window.total_seconds())}s"
             log.warning("alert_storm", alert=alert.name, type=storm.type, alerts=storm.alerts)
             return self._checked(storm_request(body, storm, window=window))
         if decision is not Decision.PUBLISH:

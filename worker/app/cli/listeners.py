@@ -36,7 +36,7 @@ async def alertmanager() -> int:
     from worker.app.settings import load
     from worker.app.wiring.clock import SystemClock
     from worker.app.wiring.outside import open_cluster, within_scope
-    from worker.domain.alerts.storm import StormRule
+    from worker.domain.alerts.storm import StormRule, Stormwatch
 
     settings = load()
     own = settings.alertmanager
@@ -45,13 +45,14 @@ async def alertmanager() -> int:
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(session("rca-alertmanager"))
         client = RequestClient(opened.nc, opened.subjects)
+        rule = StormRule(timedelta(seconds=own.window_seconds), own.storm_alerts, own.storm_objects)
         receiver = AlertReceiver(
             within_scope(await open_cluster(settings, stack), settings.kubernetes),
             lambda body: client.submit(body, RequestKind.INCIDENT),
             SystemClock(),
             own.environment,
             settings.worker.cluster_name,
-            StormRule(timedelta(seconds=own.window_seconds), own.storm_alerts, own.storm_objects),
+            Stormwatch(rule),
         )
         with listening_on(
             own.host, own.port, "choose another with RCA_ALERTMANAGER__HOST and RCA_ALERTMANAGER__PORT"
