@@ -44,14 +44,13 @@ MODELS: Final[Mapping[str, type[Message]]] = MappingProxyType(
 )
 """Every message, by the name of its schema."""
 
-KEY_VECTORS: Final = "samples/keys.json"
-"""How ids become keys: vectors for the encoders of other languages, written by hand."""
-
 RECEIVED: Final = frozenset({"incident-request", "recovery-request", "remediation-outcome"})
 """Messages that others write: their schemas describe accepted input, the other ones the complete output."""
 
-VECTORS: Final = frozenset({"keys", "spec-hashes"})
-"""Test vectors for other languages, beside the samples."""
+VECTORS: Final = ("keys", "spec-hashes")
+"""Test vectors for other languages, beside the samples and also written by hand: how ids become keys, and the hashes
+of specs. Executors store these hashes, so no vector may ever change.
+"""
 
 
 class _Untitled(GenerateJsonSchema):
@@ -97,9 +96,8 @@ def documents() -> dict[str, str]:
     files: dict[str, Any] = {f"{name}.schema.json": schema for name, schema in written.items()}
     files["asyncapi.json"] = asyncapi(written, bodies)
     files |= {f"samples/{name}.json": body for name, body in bodies.items()}
-    files[KEY_VECTORS] = json.loads((V1 / KEY_VECTORS).read_bytes())
-    # Kept by hand, like the samples: executors store these hashes, so no vector may ever change.
-    files["samples/spec-hashes.json"] = json.loads((V1 / "samples" / "spec-hashes.json").read_bytes())
+    vectors = [f"samples/{name}.json" for name in VECTORS]
+    files |= {path: json.loads((V1 / path).read_bytes()) for path in vectors}
     return {path: json.dumps(body, indent=2, ensure_ascii=False) + "\n" for path, body in files.items()}
 
 

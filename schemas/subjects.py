@@ -18,7 +18,6 @@ from schemas.taxonomy import RequestKind
 DEFAULT_PREFIX: Final = "rca"
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}(?:\.[A-Za-z0-9_-]{1,32}){0,3}", re.ASCII)
 _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_-]")
-_ESCAPED: Final = re.compile(rb"[%=]([0-9A-F]{2})")
 
 
 class Lane(enum.StrEnum):
@@ -66,23 +65,9 @@ REPLAY_HEADER: Final = "Rca-Replay"
 """On a request: a dead letter that is sent again (its id there). Its `failed` result may be replaced."""
 
 
-def _escape(text: str, mark: bytes) -> str:
-    return _UNSAFE.sub(lambda m: b"%s%02X" % (mark, m[0][0]), text.encode()).decode()
-
-
 def subject_token(text: str) -> str:
     """One subject token for a text, never empty for a text that is not."""
-    return _escape(text, b"%")
-
-
-def kv_token(text: str) -> str:
-    """One token of a key-value key for a text."""
-    return _escape(text, b"=")
-
-
-def token_text(token: str) -> str:
-    """The text that `subject_token` or `kv_token` encoded."""
-    return _ESCAPED.sub(lambda m: bytes.fromhex(m[1].decode()), token.encode()).decode()
+    return _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text.encode()).decode()
 
 
 def request_key(remediation_id: str, attempt: int | None = None) -> str:

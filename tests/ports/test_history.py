@@ -6,13 +6,14 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
+from urllib.parse import unquote
 
 import pytest
 from aiohttp import web
 
 from schemas.analysis import AffectedResource
 from schemas.outcome import RemediationOutcome
-from schemas.subjects import history_key, token_text
+from schemas.subjects import history_key
 from schemas.taxonomy import RequestKind
 from tests.fakes import datastorage
 from tests.fakes.datastorage import document, written
@@ -106,7 +107,7 @@ def outcome_of(about, remediation, **fields):
     values = {
         "kind": RequestKind.INCIDENT,
         "incident_id": "inc-1",
-        "remediation_id": token_text(remediation.id),
+        "remediation_id": unquote(remediation.id),
         "target": AffectedResource(kind=about.kind, name=about.name, namespace=about.namespace),
         "workflow_id": "w-1",
         "action_type": remediation.action_type,
