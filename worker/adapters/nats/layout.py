@@ -175,39 +175,19 @@ def _lanes(s: Subjects, ack_wait: int, max_deliver: int) -> list[Wanted]:
     # No backoff: it would replace ack_wait. max_ack_pending is one number for the whole durable; slots are
     # the real limit, so it is only a backstop (the default, 1000, stalls a large deployment without a word).
     limits = {"max_deliver": max_deliver, "max_ack_pending": 20_000, "max_waiting": 2_048}
-    return [
-        Wanted(
-            {
-                "durable_name": lane.value,
-                "filter_subjects": list(s.lane_subjects(lane)),
-                "ack_policy": "explicit",
-                "ack_wait": ack_wait,
-                **limits,
-            },
-            stream=s.requests_stream,
-        )
-        for lane in Lane
-    ]
+    return [_durable(s.requests_stream, lane, s.lane_subjects(lane), ack_wait, **limits) for lane in Lane]
 
 
 def _readers(s: Subjects, ack_wait: int) -> list[Wanted]:
     """The readers of advisories about requests that are no longer delivered, and of outcomes. They retry
     for ever, because no sweep would find these messages.
     """
-    read = [
-        (s.dlq_stream, EXHAUSTED, s.max_deliveries_advisory()),
-        (s.outcomes_stream, OUTCOMES, s.outcome(">")),
-    ]
     return [
-        Wanted(
-            {
-                "durable_name": durable,
-                "filter_subjects": [subject],
-                "ack_policy": "explicit",
-                "ack_wait": ack_wait,
-                "max_deliver": -1,
-            },
-            stream=stream,
-        )
-        for stream, durable, subject in read
+        _durable(s.dlq_stream, EXHAUSTED, [s.max_deliveries_advisory()], ack_wait, max_deliver=-1),
+        _durable(s.outcomes_stream, OUTCOMES, [s.outcome(">")], ack_wait, max_deliver=-1),
     ]
+
+
+def _durable(stream: str, name: str, subjects: Iterable[str], ack_wait: int, **limits: int) -> Wanted:
+    config = {"durable_name": str(name), "filter_subjects": list(subjects)}
+    return Wanted({**config, "ack_policy": "explicit", "ack_wait": ack_wait, **limits}, stream=stream)

@@ -281,16 +281,15 @@ class FencedStream:
             f"publish {subject}", lambda: self._send(subject, body, msg_id, headers or {}), call="write"
         )
 
-    async def remove(self, sequence: int) -> bool:
-        """Delete a message. Returns True if it existed; a missing message is no error."""
+    async def remove(self, sequence: int) -> None:
+        """Delete a message. A missing message is no error."""
 
-        async def attempt() -> bool:
-            if await self._read(seq=sequence) is None:
-                return False
-            with self._translated():
-                return await self._js.delete_msg(self._stream, sequence)
+        async def attempt() -> None:
+            if await self._read(seq=sequence) is not None:
+                with self._translated():
+                    await self._js.delete_msg(self._stream, sequence)
 
-        return await self._patiently(f"remove {sequence}", attempt)
+        await self._patiently(f"remove {sequence}", attempt)
 
     async def purge(self, subject: str, *, keep: int) -> None:
         """Delete all messages on a subject, wildcards allowed, but for the newest `keep`. Tried once."""
