@@ -51,10 +51,6 @@ class OpaPolicy(ServerClient):
         """The problem of the last answer; empty if it was a decision."""
 
     async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def start(self) -> None:
         """Check whether the server answers. Never raises, because it may come later."""
         try:
             async with asyncio.timeout(FIRST_SECONDS):
@@ -64,6 +60,7 @@ class OpaPolicy(ServerClient):
             self._failed(f"no answer within {FIRST_SECONDS:g} s")
         except UnreachableError as e:
             self._failed(str(e))
+        return self
 
     async def decide(self, policy_input: Mapping[str, Any]) -> PolicyDecision:
         """The decision on one input. Never raises: see the module."""

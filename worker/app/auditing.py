@@ -222,8 +222,13 @@ def _numbered_lines(path: Path, progress: Progress) -> Iterator[tuple[int, bytes
 
 
 def _archived_results(archive: AuditArchive, only: str) -> dict[str, StoredResult]:
-    results = ((_request_key(body), body) for body in archive.lines(RESULTS))
-    return {key: _result(body, None) for key, body in results if not only or key == only}
+    found = dict[str, StoredResult]()
+    for body in archive.lines(RESULTS):
+        facts = _result_facts(body)
+        key = request_key(facts.remediation_id, facts.recovery_attempt_number) if facts else ""
+        if not only or key == only:
+            found[key] = _result(body, None)
+    return found
 
 
 def _archived(archive: AuditArchive, progress: Progress) -> Iterator[tuple[int, bytes]]:
@@ -284,19 +289,15 @@ def _trail_stream(info: StreamInfo) -> TrailStream:
 
 
 def _result(body: bytes, stored_at: datetime | None) -> StoredResult:
-    try:
-        failed = _ResultFacts.model_validate_json(body).status == Status.FAILED
-    except ValidationError:
-        failed = False
+    facts = _result_facts(body)
+    failed = facts is not None and facts.status == Status.FAILED
     return StoredResult(hashlib.sha256(body).hexdigest(), failed, stored_at)
 
 
-def _request_key(body: bytes) -> str:
-    try:
-        facts = _ResultFacts.model_validate_json(body)
-    except ValidationError:
-        return ""
-    return request_key(facts.remediation_id, facts.recovery_attempt_number)
+def _result_facts(body: bytes) -> _ResultFacts | None:
+    with suppress(ValidationError):
+        return _ResultFacts.model_validate_json(body)
+    return None
 
 
 def _is_of(body: bytes, key: str) -> bool:
