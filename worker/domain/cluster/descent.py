@@ -25,7 +25,7 @@ from worker.domain.cluster.fields import (
 from worker.domain.cluster.kinds import MADE_NAMES, belongs_by_name, built_in
 from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.references import selects
-from worker.domain.values.errors import ClusterError
+from worker.domain.values.errors import or_none
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.values.together import together
@@ -104,17 +104,13 @@ async def _read(cluster: Cluster, refs: Sequence[ObjectRef]) -> list[Manifest]:
 
 
 async def _list(cluster: Cluster, query: ListQuery) -> Sequence[Manifest]:
-    try:
-        return (await cluster.list(query)).items
-    except ClusterError:
-        return ()
+    listing = await or_none(cluster.list(query))
+    return listing.items if listing else ()
 
 
 async def _get(cluster: Cluster, ref: ObjectRef) -> Sequence[Manifest]:
-    try:
-        return (await cluster.get(ref),)
-    except ClusterError:
-        return ()
+    found = await or_none(cluster.get(ref))
+    return () if found is None else (found,)
 
 
 def pod_selector(manifest: Any) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, pod_template, strings, text
 from worker.domain.cluster.owners import OwnerChain
 from worker.domain.cluster.references import references_of, selects
-from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.values.together import together
@@ -88,10 +88,7 @@ async def detect_labels(cluster: Cluster, chain: OwnerChain, pod: Manifest | Non
 async def _attempt(name: str, subject: DetectionTarget) -> str | bool | None:
     if any(ref.kind == BY_KIND.get(name) for ref in subject.chain.chain):
         return True
-    try:
-        return await DETECTIONS[name](subject)
-    except ClusterError:
-        return None
+    return await or_none(DETECTIONS[name](subject))
 
 
 def _subject(cluster: Cluster, chain: OwnerChain, pod: Manifest | None) -> DetectionTarget:

@@ -29,7 +29,7 @@ from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.references import selector_of
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import Keep, Listing, ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.values.together import together
@@ -345,10 +345,8 @@ async def _made_by(cluster: Cluster, about: ObjectRef) -> tuple[list[ObjectRef],
         return [], f"events of what belongs to {about.name}"
     labels, found, gap = await selector_of(cluster, about), list[Manifest](), ""
     for kind in MADE_NAMES.get(about.kind, {}):
-        try:
-            listing = await cluster.list(ListQuery(kind, about.namespace, label_selector=labels))
-        except ClusterError:
-            listing = Listing((), complete=False)
+        read = cluster.list(ListQuery(kind, about.namespace, label_selector=labels))
+        listing = await or_none(read) or Listing((), complete=False)
         found += listing.items
         if not listing.complete:
             gap = f"events of some objects of kind {kind} that belong to {about}"

@@ -19,7 +19,7 @@ from worker.domain.cluster.fields import stamp
 from worker.domain.cluster.owners import OwnerChain
 from worker.domain.cluster.spec_hash import canonical_hash, config_map_names, parameters_digest
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.errors import ClusterError, HistoryUnavailable
+from worker.domain.values.errors import HistoryUnavailable, or_none
 from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.ports import Cluster, History
 from worker.domain.values.remediations import GOOD, MODERATE, PastRemediation, SpecMatch
@@ -90,10 +90,7 @@ async def _config_map(cluster: Cluster, name: str, namespace: str) -> Manifest |
     """The ConfigMap. After any failure it counts as absent, as for executors: names that come and go must
     not look like changes.
     """
-    try:
-        return await cluster.get(ObjectRef("ConfigMap", name, namespace))
-    except ClusterError:
-        return None
+    return await or_none(cluster.get(ObjectRef("ConfigMap", name, namespace)))
 
 
 def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:

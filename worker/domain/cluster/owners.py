@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from worker.domain.cluster.fields import controller_of, reference, referred, text
-from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 
@@ -108,10 +108,8 @@ async def _namespaced(cluster: Cluster, kind: str, api_version: str) -> bool:
     """True unless discovery knows the kind as cluster-scoped. Owners are in the namespace of the owned
     object, or cluster-scoped.
     """
-    try:
-        return (await cluster.kind(kind, api_version)).namespaced
-    except ClusterError:
-        return True
+    info = await or_none(cluster.kind(kind, api_version))
+    return info is None or info.namespaced
 
 
 async def _read(cluster: Cluster, owner: ObjectRef) -> tuple[Manifest | None, str]:

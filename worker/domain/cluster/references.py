@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, sequence, strings, text
-from worker.domain.values.errors import ClusterError
+from worker.domain.values.errors import or_none
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Cluster
 
@@ -121,10 +121,7 @@ async def selector_of(cluster: Cluster, workload: ObjectRef) -> str:
     """The selector of the pods and revisions of a workload, for list calls; empty if it has none or cannot
     be read.
     """
-    try:
-        return selector_text(dig(await cluster.get(workload), "spec", "selector"))
-    except ClusterError:
-        return ""
+    return selector_text(dig(await or_none(cluster.get(workload)), "spec", "selector"))
 
 
 def is_token_volume(item: Any) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from worker.domain.cluster.events import Happening
+from worker.domain.cluster.rendering.compact import Excerpt
 from worker.domain.values.tokens import estimate_tokens
 
 START_REASONS = frozenset({"Pulled", "Created", "Started"})
@@ -15,26 +16,13 @@ ONE_START = timedelta(seconds=5)
 """Events of one start are at most this far apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Lines of a timeline that fit the budget, newest last, and how many events were left out."""
-
-    lines: tuple[str, ...]
-    left_out: int = 0
-
-    @property
-    def body(self) -> str:
-        """The lines as one text."""
-        return "\n".join(self.lines)
-
-
-def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
+def timeline(items: Sequence[Happening], max_tokens: int) -> Excerpt:
     """The newest events within the budget, oldest first.
 
     Warnings take precedence, and of each group the newest event of each reason, kind and namespace: so that
     many similar events do not push out the only one of another kind.
     """
-    items = joined_starts(items)
+    total, items = len(items), joined_starts(items)
     newest = range(len(items) - 1, -1, -1)
     groups = [(item.type, item.reason, item.about.kind, item.about.namespace) for item in items]
     leading = frozenset({group: index for index, group in enumerate(groups)}.values())
@@ -45,8 +33,9 @@ def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
         if cost <= room:
             shown.add(index)
             room -= cost
-    lines = tuple(items[i].line() for i in sorted(shown))
-    return Timeline(lines, sum(items[i].reason.count("+") + 1 for i in newest if i not in shown))
+    body = "\n".join(items[i].line() for i in sorted(shown))
+    left_out = sum(items[i].reason.count("+") + 1 for i in newest if i not in shown)
+    return Excerpt(body, total - left_out, total)
 
 
 def joined_starts(items: Sequence[Happening]) -> list[Happening]:

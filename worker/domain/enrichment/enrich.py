@@ -26,7 +26,7 @@ from worker.domain.enrichment.look import Look
 from worker.domain.enrichment.sources import Sources
 from worker.domain.untrusted.evidence import Evidence, one_line
 from worker.domain.untrusted.redaction.redact import redact
-from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Clock, Cluster
 from worker.domain.values.together import together
@@ -41,7 +41,7 @@ MAX_TROUBLE = 20
 class Enrichment:
     """The facts that were found. The evidence is redacted and within its budget, not yet numbered.
 
-    `target_exists` is None if that is unknown. `failed_sources` name what is unknown, with the reason.
+    `failed_sources` name what is unknown, with the reason.
     `first_look` is the part that speaks against an answer which finds nothing to do.
     """
 
@@ -50,7 +50,6 @@ class Enrichment:
     owner_chain: OwnerChain
     first_look: FirstLook
     failed_sources: tuple[str, ...] = ()
-    target_exists: bool | None = True
 
 
 async def enrich(
@@ -121,9 +120,8 @@ class _EnrichmentRun:
     async def _resolved(self) -> ObjectRef:
         """The target with the API version and scope that discovery knows."""
         asked = self.asked
-        try:
-            info = await self.cluster.kind(asked.kind, asked.api_version)
-        except ClusterError:
+        info = await or_none(self.cluster.kind(asked.kind, asked.api_version))
+        if info is None:
             return asked
         return ObjectRef(info.kind, asked.name, asked.namespace if info.namespaced else "", info.api_version)
 
@@ -175,7 +173,6 @@ class _EnrichmentRun:
             detected_labels=self.labels or UNKNOWN_LABELS,
             owner_chain=self.chain,
             failed_sources=tuple(f"{name} ({why})" for name, why in (self.failed | sources.failed).items()),
-            target_exists=self.chain.exists,
             first_look=self._first_look(),
         )
 

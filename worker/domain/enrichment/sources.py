@@ -128,8 +128,7 @@ class Sources:
     def _rows(self, items: Sequence[Manifest], tokens: int, *, everywhere: bool = False) -> Rendered:
         kind = text(items[0].get("kind"))
         table = render_table(kind, items, self._now, tokens, all_namespaces=everywhere)
-        missing = table.total - table.shown
-        note = f"{missing} of {table.total} rows; list_resources shows them" if missing else ""
+        note = f"{table.left_out} of {table.total} rows; list_resources shows them" if table.left_out else ""
         return Rendered(redact(table.body), note)
 
     async def _pods(self) -> list[Piece]:

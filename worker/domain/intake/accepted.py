@@ -40,7 +40,8 @@ class AcceptedRequest:
     """A valid request and where it came from. `body` holds the bytes of the message.
 
     `ignored_fields`: paths in the message that the worker does not read. `notes`: remarks for the result.
-    `replayed`: a dead letter that was sent again, whose `failed` result may be replaced.
+    `replayed`: a dead letter that was sent again, whose `failed` result may be replaced. `known_digest`: the
+    digest of the original, if this request was redacted.
     """
 
     request: Signal
@@ -49,6 +50,7 @@ class AcceptedRequest:
     ignored_fields: tuple[str, ...] = ()
     replayed: bool = False
     notes: tuple[str, ...] = ()
+    known_digest: str = ""
 
     @property
     def kind(self) -> RequestKind:
@@ -63,7 +65,7 @@ class AcceptedRequest:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of its content: tells another request with the same key apart."""
-        return request_digest(self.request)
+        return self.known_digest or request_digest(self.request)
 
 
 def accept(

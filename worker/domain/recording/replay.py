@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -118,22 +117,11 @@ def _outside(bundle: Bundle, player: Player, changes: Changes) -> Outside:
     return taped(Outside(jitter=lambda: 0.0, **there), player)
 
 
-@dataclass(frozen=True)
-class _RecordedRequest(AcceptedRequest):
-    """A redacted request, with the digest of the original."""
-
-    original: str = ""
-
-    @cached_property
-    def digest(self) -> str:
-        return self.original
-
-
 def _request(bundle: Bundle) -> AcceptedRequest:
     model = RecoveryRequest if bundle.kind == RequestKind.RECOVERY else IncidentRequest
     request = model.model_validate_json(json.dumps(bundle.request))
     delivery = Delivery("", "", bundle.lane, 0, 1, request.received_time)
-    return _RecordedRequest(request, delivery, notes=bundle.notes, original=bundle.digest)
+    return AcceptedRequest(request, delivery, notes=bundle.notes, known_digest=bundle.digest)
 
 
 class _StandIn:

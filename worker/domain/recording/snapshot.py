@@ -18,7 +18,7 @@ from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.pod_finding import worst_first
 from worker.domain.cluster.pods import containers, pod_failing, pod_reason, pod_status
 from worker.domain.untrusted.redaction.redact import redact, redact_json
-from worker.domain.values.errors import ClusterError, ClusterReason, ReportedError
+from worker.domain.values.errors import ClusterError, ClusterReason, ReportedError, or_none
 from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.values.together import together
@@ -152,9 +152,8 @@ class _Taking:
         await self.read_all(map(self._log, wanted[:MAX_LOGS]))
 
     async def _log(self, asked: LogQuery) -> None:
-        try:
-            log = await self.cluster.logs(asked)
-        except ClusterError:  # there is none, as for a container that has not started
+        log = await or_none(self.cluster.logs(asked))
+        if log is None:  # there is none, as for a container that has not started
             return
         clean = redact(log.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         self.logs[asked.namespace, asked.pod, asked.container, asked.previous] = clean

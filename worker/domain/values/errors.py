@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import enum
 import errno
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
+from typing import TypeVar
 
 from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
+
+T = TypeVar("T")
 
 
 class ReportedError(Exception):
@@ -35,6 +38,14 @@ class ClusterError(ReportedError):
         super().__init__(f"{reason}: {message}")
         self.reason = reason
         self.message = message
+
+
+async def or_none(read: Awaitable[T]) -> T | None:
+    """The answer of a read, or None if the cluster gives none."""
+    try:
+        return await read
+    except ClusterError:
+        return None
 
 
 class CatalogUnavailable(ReportedError):  # noqa: N818 - a state, not a fault of the caller

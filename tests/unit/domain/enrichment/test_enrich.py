@@ -89,7 +89,7 @@ async def test_a_crashing_workload_is_shown_with_pods_events_logs_and_what_chang
     assert bodies(found, "logs")[0].endswith("panic: out of memory")
     assert "spec.containers[app].image: api:1 -> api:2" in bodies(found, "changes")[0]
     assert bodies(found, "nodes")[0].split("\n")[1].startswith("node-1 | Ready")
-    assert True is found.target_exists
+    assert True is found.owner_chain.exists
     assert () == found.failed_sources
 
 
@@ -128,7 +128,7 @@ async def test_the_current_log_stands_in_for_a_previous_one_that_is_gone():
 
 
 async def test_a_kind_is_understood_in_any_spelling():
-    assert True is (await look(shop(), "deployments", "api")).target_exists
+    assert True is (await look(shop(), "deployments", "api")).owner_chain.exists
 
 
 async def test_other_failing_pods_of_the_namespace_are_told_apart():
@@ -258,12 +258,12 @@ async def test_conditions_of_a_custom_resource_are_shown():
 
 async def test_a_deleted_object_is_told_from_one_that_could_not_be_read():
     gone = await look(shop(), "Pod", "gone")
-    assert False is gone.target_exists
+    assert False is gone.owner_chain.exists
     assert "does not exist" in bodies(gone, "object")[0]
     cluster = shop()
     cluster.fail(ClusterReason.FORBIDDEN, kind="Pod", method="get")
     hidden = await look(cluster, "Pod", "api-b-x2x4z")
-    assert None is hidden.target_exists
+    assert None is hidden.owner_chain.exists
     assert [] == bodies(hidden, "object")
     assert any(name.startswith("Pod shop/api-b-x2x4z") for name in hidden.failed_sources)
 
@@ -276,7 +276,7 @@ async def test_events_of_a_deleted_object_are_still_found():
 async def test_secrets_are_not_read():
     cluster = shop()
     found = await look(cluster, "Secret", "db")
-    assert None is found.target_exists
+    assert None is found.owner_chain.exists
     assert "Secret shop/db (Secrets are never read)" in found.failed_sources
     assert not any(call.method == "get" and call.query.kind == "Secret" for call in cluster.calls)
 
@@ -404,7 +404,7 @@ async def test_nothing_at_all_is_known_of_a_cluster_that_does_not_answer():
     cluster = shop()
     cluster.fail(ClusterReason.UNAVAILABLE)
     found = await look(cluster)
-    assert None is found.target_exists
+    assert None is found.owner_chain.exists
     assert len(DETECTED_LABELS) == len(found.detected_labels.failed_detections)
     assert found.failed_sources
 
@@ -421,7 +421,7 @@ async def test_real_incidents_stay_within_the_budget_and_are_read_in_full(case):
     sent = [fence(log.add(item), "4f2a9c01b7d3") for item in found.evidence]
     assert sum(map(real_tokens, sent)) <= EVIDENCE_TOKENS
     assert () == found.failed_sources
-    assert True is found.target_exists
+    assert True is found.owner_chain.exists
     assert () == found.detected_labels.failed_detections
     for item in found.evidence:
         if item.source in {"enrichment:object", "enrichment:pod"}:

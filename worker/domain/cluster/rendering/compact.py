@@ -66,11 +66,16 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Text that is within its budget, and how many of how many objects or lines it shows."""
+    """Text that is within its budget, and how many of how many objects, events or lines it shows."""
 
     body: str
     shown: int
     total: int
+
+    @property
+    def left_out(self) -> int:
+        """How many are not shown."""
+        return self.total - self.shown
 
 
 class NoSuchPath(Exception):  # noqa: N818 - an answer, not a fault

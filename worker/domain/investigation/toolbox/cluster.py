@@ -33,7 +33,7 @@ from worker.domain.investigation.toolbox.tool import (
     aliased,
 )
 from worker.domain.untrusted.evidence import EvidenceKind
-from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import KindInfo, ListQuery, ObjectRef
 from worker.domain.values.workflow_search import Target
 
@@ -115,9 +115,9 @@ async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
     else:
         table = render_table(info.kind, found, run.now, RESULT_TOKENS, all_namespaces=everywhere)
     notes = []
-    if table.shown < table.total:
+    if table.left_out:
         notes.append(
-            f"{table.total - table.shown} of {table.total} rows; narrow by namespace, label_selector or only_unhealthy"
+            f"{table.left_out} of {table.total} rows; narrow by namespace, label_selector or only_unhealthy"
         )
     if not listing.complete:
         notes.append(f"the cluster has more objects than the {len(listing.items)} read; narrow the query")
@@ -211,9 +211,8 @@ async def _kind(run: ToolContext, asked: OfKind) -> KindInfo:
 
 async def _similar(run: ToolContext, ref: ObjectRef) -> str:
     """Similar names of the same kind, for a name that does not exist; empty if they cannot be read."""
-    try:
-        listing = await run.cluster.list(ListQuery(ref.kind, ref.namespace, ref.api_version))
-    except ClusterError:
+    listing = await or_none(run.cluster.list(ListQuery(ref.kind, ref.namespace, ref.api_version)))
+    if listing is None:
         return ""
     names = [name_of(item) for item in listing.items]
     close = difflib.get_close_matches(ref.name, names, n=5, cutoff=0.5)
