@@ -15,6 +15,7 @@ from schemas.analysis import (
     Approval,
     Corroboration,
     CorroborationSource,
+    DiagnosedCause,
     RootCauseAnalysis,
     SelectedWorkflow,
     Status,
@@ -161,6 +162,19 @@ def test_the_colour_follows_the_verdict(fields, tone):
     assert tone == page.tone
     assert "No root cause" in as_html(page)
     assert "No root cause" in as_markdown(page)
+
+
+@pytest.mark.parametrize(
+    "cause", [None, RootCauseAnalysis(summary="the limit is too small", severity="high")]
+)
+def test_what_rules_see_is_shown_with_and_without_a_root_cause(cause):
+    seen = DiagnosedCause(
+        cause="image", object=AffectedResource(kind="Pod", name="api"), summary="the image is missing"
+    )
+    page = incident_page("rr-1", review_result("rr-1", root_cause_analysis=cause, diagnosis=(seen,)))
+    for text in (as_html(page), as_markdown(page)):
+        assert seen.summary in text
+        assert (cause is None) is ("No root cause" in text)
 
 
 def test_markdown_says_what_happened_and_leaves_out_objects_as_json():

@@ -69,6 +69,12 @@ def test_the_verdict_comes_first_and_names_the_decision(fields, line):
     assert line == shown(**fields).splitlines()[1].strip("│ ")
 
 
+def test_a_root_cause_without_its_object_is_shown():
+    text = shown(root_cause_analysis=CHOSEN["root_cause_analysis"])
+    assert "The limit is too small." in text
+    assert "affected" not in text
+
+
 def test_what_was_said_is_not_repeated_among_the_factors():
     factors = [line.strip("│ ").removeprefix("factors").strip() for line in shown(**CHOSEN).splitlines()]
     assert ["• limit 256Mi", "• one node is full"] == [line for line in factors if line.startswith("•")]

@@ -115,11 +115,11 @@ def _evidence(result: AnalysisResult) -> Table:
 
 def _root_cause(result: AnalysisResult) -> Group | Text:
     rca, resource = result.root_cause_analysis, result.affected_resource
-    if rca is None or resource is None:
+    if rca is None:
         return _text("No root cause that could be checked.", style="yellow")
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
-        ("affected", where(resource.kind, resource.namespace, resource.name)),
+        ("affected", where(resource.kind, resource.namespace, resource.name) if resource else ""),
         ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
         ("factors", "\n".join(f"• {one_line(f, FACTOR_CHARS)}" for f in factors)),
     )
