@@ -40,62 +40,95 @@ REJECTED = GiveUpReason.MODEL_REJECTED_REQUEST
 RATE_LIMITED, UNAVAILABLE = RetryReason.MODEL_RATE_LIMITED, RetryReason.MODEL_UNAVAILABLE
 
 CODES: Mapping[str, Meaning] = {
-    # credentials
-    "invalid_api_key": CREDENTIALS,
-    "invalid_authentication": CREDENTIALS,
-    "authentication_error": CREDENTIALS,
-    "permission_error": CREDENTIALS,
-    "account_deactivated": CREDENTIALS,
-    "api_key_invalid": CREDENTIALS,
-    "unauthenticated": CREDENTIALS,
-    "permission_denied": CREDENTIALS,
-    "accessdeniedexception": CREDENTIALS,
-    "unrecognizedclientexception": CREDENTIALS,
-    "expiredtokenexception": CREDENTIALS,
-    "invalidsignatureexception": CREDENTIALS,
-    "organization_restricted": CREDENTIALS,
-    # spending limits
-    "insufficient_quota": SPENDING,
-    "billing_hard_limit_reached": SPENDING,
-    "billing_not_active": SPENDING,
-    "billing_error": SPENDING,
-    "budget_exceeded": SPENDING,
-    "insufficient_balance": SPENDING,
-    "insufficient_credits": SPENDING,
-    # no such model
-    "model_not_found": NO_MODEL,
-    "modelnotfound": NO_MODEL,
-    "deploymentnotfound": NO_MODEL,
-    "model_decommissioned": NO_MODEL,
-    "model_deprecated": NO_MODEL,
-    "unknown_model": NO_MODEL,
-    "invalid_model": NO_MODEL,
-    "resourcenotfoundexception": NO_MODEL,
-    # too long
-    "context_length_exceeded": TOO_LONG,
-    "exceed_context_size_error": TOO_LONG,
-    "contextwindowexceedederror": TOO_LONG,
-    "request_too_large": TOO_LONG,
-    "prompt_too_long": TOO_LONG,
-    # may pass
-    "rate_limit_exceeded": RATE_LIMITED,
-    "rate_limit_error": RATE_LIMITED,
-    "resource_exhausted": RATE_LIMITED,
-    "throttlingexception": RATE_LIMITED,
-    "too_many_requests": RATE_LIMITED,
-    "overloaded_error": UNAVAILABLE,
-    "engine_overloaded": UNAVAILABLE,
-    "serviceunavailableexception": UNAVAILABLE,
-    "modelnotreadyexception": UNAVAILABLE,
-    "modeltimeoutexception": UNAVAILABLE,
-    "modelerrorexception": UNAVAILABLE,
-    "internalserverexception": UNAVAILABLE,
-    "unavailable": UNAVAILABLE,
-    # this request only
-    "content_filter": REJECTED,
-    "content_policy_violation": REJECTED,
-    "responsibleaipolicyviolation": REJECTED,
-    "invalid_prompt": REJECTED,
+    code: meaning
+    for meaning, codes in (
+        (
+            CREDENTIALS,
+            (
+                "invalid_api_key",
+                "invalid_authentication",
+                "authentication_error",
+                "permission_error",
+                "account_deactivated",
+                "api_key_invalid",
+                "unauthenticated",
+                "permission_denied",
+                "accessdeniedexception",
+                "unrecognizedclientexception",
+                "expiredtokenexception",
+                "invalidsignatureexception",
+                "organization_restricted",
+            ),
+        ),
+        (
+            SPENDING,
+            (
+                "insufficient_quota",
+                "billing_hard_limit_reached",
+                "billing_not_active",
+                "billing_error",
+                "budget_exceeded",
+                "insufficient_balance",
+                "insufficient_credits",
+            ),
+        ),
+        (
+            NO_MODEL,
+            (
+                "model_not_found",
+                "modelnotfound",
+                "deploymentnotfound",
+                "model_decommissioned",
+                "model_deprecated",
+                "unknown_model",
+                "invalid_model",
+                "resourcenotfoundexception",
+            ),
+        ),
+        (
+            TOO_LONG,
+            (
+                "context_length_exceeded",
+                "exceed_context_size_error",
+                "contextwindowexceedederror",
+                "request_too_large",
+                "prompt_too_long",
+            ),
+        ),
+        (
+            RATE_LIMITED,
+            (
+                "rate_limit_exceeded",
+                "rate_limit_error",
+                "resource_exhausted",
+                "throttlingexception",
+                "too_many_requests",
+            ),
+        ),
+        (
+            UNAVAILABLE,
+            (
+                "overloaded_error",
+                "engine_overloaded",
+                "serviceunavailableexception",
+                "modelnotreadyexception",
+                "modeltimeoutexception",
+                "modelerrorexception",
+                "internalserverexception",
+                "unavailable",
+            ),
+        ),
+        (
+            REJECTED,
+            (
+                "content_filter",
+                "content_policy_violation",
+                "responsibleaipolicyviolation",
+                "invalid_prompt",
+            ),
+        ),
+    )
+    for code in codes
 }
 """Codes, types and statuses of error bodies, in lower case."""
 
