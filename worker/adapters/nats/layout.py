@@ -18,10 +18,14 @@ HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A stream, or with `stream` set a durable consumer of that stream, as the JSON API writes it."""
+    """A stream, or with `stream` set a durable consumer of that stream, as the JSON API writes it.
+
+    `share` is the percentage of the server's store that a stream may use.
+    """
 
     config: Config
     stream: str = ""
+    share: int = 0
 
     @property
     def name(self) -> str:
@@ -46,13 +50,17 @@ def wanted(
     `store_bytes` is the size of a server's store; it is shared out among the streams as their byte limits. 0
     sets none. With `recording_hours` there is a stream of recordings, whose `recording_bytes` are taken off
     it.
+
+    A full queue refuses new requests, while accepted ones can be finished, because the other streams have
+    shares of their own. The dead letters have more room than the queue, so that all of it could become dead
+    letters. The journal holds unfinished requests only. Audit events and results stay for months. 5 percent are
+    for the server's own files.
     """
-    shares = _shares(subjects)
     streams = [*_streams(subjects, replicas, max_requests), *_buckets(subjects, replicas, journal_hours)]
     if store_bytes:
-        taken = recording_bytes * 100 // sum(shares.values())
+        taken = recording_bytes * 100 // sum(stream.share for stream in streams)
         for stream in streams:
-            stream.config["max_bytes"] = (store_bytes - taken) * shares[stream.name] // 100
+            stream.config["max_bytes"] = (store_bytes - taken) * stream.share // 100
     return [
         *streams,
         *(_recordings(subjects, replicas, recording_hours, recording_bytes) if recording_hours else ()),
@@ -68,33 +76,12 @@ def result_reader(s: Subjects) -> Wanted:
     return Wanted({"durable_name": Role.AIANALYSIS.value, "ack_policy": "explicit"}, stream=s.results_stream)
 
 
-def _shares(s: Subjects) -> dict[str, int]:
-    """Percent of the store for each stream; the remaining 5 are for the server's own files.
-
-    A full queue refuses new requests, while accepted ones can be finished, because the other streams have
-    shares of their own. The dead letters have more room than the queue, so that all of it could become dead
-    letters. The journal holds unfinished requests only. Audit events and results stay for months.
-    """
-    return {
-        s.requests_stream: 8,
-        s.results_stream: 16,
-        s.validation_stream: 4,
-        s.audit_stream: 34,
-        s.dlq_stream: 12,
-        s.outcomes_stream: 3,
-        f"KV_{s.journal_bucket}": 10,
-        f"KV_{s.cancel_bucket}": 1,
-        f"KV_{s.history_bucket}": 3,
-        f"OBJ_{s.journal_bucket}": 4,
-    }
-
-
-def _stream(name: str, patterns: Iterable[str], replicas: int, **more: Any) -> Wanted:
+def _stream(name: str, patterns: Iterable[str], replicas: int, share: int = 0, **more: Any) -> Wanted:
     # discard new: a full stream refuses messages (the publisher notices and waits) instead of dropping the
     # oldest. allow_direct off: direct reads may come from a follower; ours must come from the leader.
     common = {"name": name, "subjects": sorted(patterns), "num_replicas": replicas}
     kind = {"retention": "limits", "storage": "file", "discard": "new", "allow_direct": False}
-    return Wanted(common | kind | more)
+    return Wanted(common | kind | more, share=share)
 
 
 def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
@@ -103,16 +90,16 @@ def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
     dead_letters = (s.dead_letter(">"), s.max_deliveries_advisory())
     month, quarter = 30 * DAY, 90 * DAY
     kept = [
-        (s.results_stream, s.result_subjects(), month, "new"),
+        (s.results_stream, 16, s.result_subjects(), month, "new"),
         # Old ones make room: a sender that floods the queue with invalid messages must not stop all others.
-        (s.validation_stream, s.validation_subjects(), month, "old"),
-        (s.audit_stream, (s.audit(">"),), quarter, "new"),
-        (s.dlq_stream, dead_letters, quarter, "new"),
-        (s.outcomes_stream, (s.outcome(">"),), quarter, "new"),
+        (s.validation_stream, 4, s.validation_subjects(), month, "old"),
+        (s.audit_stream, 34, (s.audit(">"),), quarter, "new"),
+        (s.dlq_stream, 12, dead_letters, quarter, "new"),
+        (s.outcomes_stream, 3, (s.outcome(">"),), quarter, "new"),
     ]
-    queue = {"retention": "workqueue", "max_msgs": max_requests, "duplicate_window": HOUR}
+    queue: Config = {"retention": "workqueue", "max_msgs": max_requests, "duplicate_window": HOUR}
     return [
-        _stream(s.requests_stream, s.request_subjects(), replicas, **queue),
+        _stream(s.requests_stream, s.request_subjects(), replicas, 8, **queue),
         *(
             # No compression: after a kill -9, nats-server 2.15 could not read a compressed block ("s2:
             # unsupported input"). Its copy of the stream was gone, or it led the stream and could not write
@@ -121,19 +108,25 @@ def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
                 name,
                 patterns,
                 replicas,
+                share,
                 max_age=age,
                 duplicate_window=DAY,
                 discard=discard,
                 compression="none",
             )
-            for name, patterns, age, discard in kept
+            for name, share, patterns, age, discard in kept
         ),
     ]
 
 
 def _recordings(s: Subjects, replicas: int, hours: int, limit: int) -> list[Wanted]:
     # One for each request. Old ones make room: an analysis is never held up by a recording.
-    limits = {"max_age": hours * HOUR, "max_bytes": limit, "max_msgs_per_subject": 1, "discard": "old"}
+    limits: Config = {
+        "max_age": hours * HOUR,
+        "max_bytes": limit,
+        "max_msgs_per_subject": 1,
+        "discard": "old",
+    }
     return [_stream(s.recordings_stream, (s.recording(">"),), replicas, **limits)]
 
 
@@ -142,11 +135,11 @@ def _buckets(s: Subjects, replicas: int, journal_hours: int) -> list[Wanted]:
     TTL.
     """
     like_kv = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "deny_delete": True}
-    ages = {
-        s.journal_bucket: journal_hours * HOUR,
-        s.cancel_bucket: DAY,
-        s.history_bucket: 90 * DAY,
-    }
+    kept = [
+        (s.journal_bucket, 10, journal_hours * HOUR),
+        (s.cancel_bucket, 1, DAY),
+        (s.history_bucket, 3, 90 * DAY),
+    ]
     journal = s.journal_bucket
     return [
         *(
@@ -154,17 +147,19 @@ def _buckets(s: Subjects, replicas: int, journal_hours: int) -> list[Wanted]:
                 f"KV_{name}",
                 [f"$KV.{name}.>"],
                 replicas,
+                share,
                 max_age=age,
                 duplicate_window=120 * SECOND,
                 **like_kv,
             )
-            for name, age in ages.items()
+            for name, share, age in kept
         ),
         # Large journal steps. Twice the journal's age: a part must never expire before its step.
         _stream(
             f"OBJ_{journal}",
             [f"$O.{journal}.C.>", f"$O.{journal}.M.>"],
             replicas,
+            share=4,
             max_age=2 * journal_hours * HOUR,
             allow_rollup_hdrs=True,
         ),
