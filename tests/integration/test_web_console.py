@@ -87,6 +87,26 @@ async def test_bytes_that_are_no_text_are_no_token(tmp_path):
             assert 403 == answer.status
 
 
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"Content-Encoding": "gzip"}, b"not gzip"),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, b"--x\r\nno header"),
+        (
+            {"Content-Type": "multipart/form-data; boundary=x"},
+            b"--x\r\nContent-Disposition: form-data; name=token\r\nContent-Transfer-Encoding: none\r\n\r\nt\r\n--x--",
+        ),
+    ],
+)
+async def test_a_body_that_is_no_form_holds_no_token(tmp_path, headers, body):
+    headers = {"Content-Type": "application/x-www-form-urlencoded"} | headers
+    async with (
+        opened(tmp_path, logged_in=False) as place,
+        place.http.post(f"{place.url}/login", data=body, headers=headers) as answer,
+    ):
+        assert 403 == answer.status
+
+
 async def test_a_list_that_cannot_be_brought_up_to_date_says_so(tmp_path):
     async with opened(tmp_path) as place:
         await place.console.refresh()  # after the first one of its own, which would clear the problem

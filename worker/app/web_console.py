@@ -186,11 +186,11 @@ class Console:
 
     async def login(self, request: web.Request) -> web.Response:
         """`POST /login`: a cookie for the right token."""
-        try:
-            given = (await request.post()).get("token", "")
-        except (ValueError, LookupError):  # an unknown or invalid encoding
-            given = ""
-        if not (isinstance(given, str) and is_same(given, self.token)):
+        given = ""
+        if request.content_type == "application/x-www-form-urlencoded":  # never files or parts
+            with suppress(ValueError, LookupError, web.RequestPayloadError):  # an unknown or invalid encoding
+                given = str((await request.post()).get("token", ""))
+        if not is_same(given, self.token):
             await asyncio.sleep(0.5)
             return self._page("login.html", 403, here="", wrong=True)
         response = web.Response(status=303, headers={"Location": "/", **HEADERS})
@@ -215,7 +215,7 @@ class Console:
         except OperationError as e:
             return self._page("message.html", 404, here="/", title="No such request", text=str(e))
         except ReportedError as e:
-            return self._page("message.html", 503, here="/", title="NATS does not answer", text=str(e))
+            return self._page("message.html", 503, here="/", title="Not available", text=str(e))
 
     def _page(self, template: str, code: int = 200, /, **values: Any) -> web.Response:
         text = self._templates.get_template(template).render(**values)

@@ -138,7 +138,7 @@ def axis(moments: Sequence[Moment]) -> tuple[datetime, float]:
     """The beginning of the timeline of these rows, and its length in seconds."""
     last = max(row.until for row in moments)
     first = min(
-        row.at if row.at >= last - DRAWN else row.until for row in moments if row.until >= last - DRAWN
+        row.at if last - row.at <= DRAWN else row.until for row in moments if last - row.until <= DRAWN
     )
     return first, (last - first).total_seconds() or 1.0
 
@@ -182,5 +182,7 @@ def _step(event: AuditEvent, step: str) -> Moment:
             tone = "good" if valid else "bad"
         case ResponseFailed():
             tone = "bad"
-    at = event.time - timedelta(seconds=seconds)
+    at = event.time
+    with suppress(OverflowError):  # a forged event may say that it took longer than there are dates
+        at -= timedelta(seconds=seconds)
     return Moment(at, event.time, step.strip(), tone, note, said, nested=step.startswith(" "))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas import audit
@@ -143,6 +143,20 @@ def test_each_call_of_the_model_says_what_it_cost():
     assert [False, False, True] == [row.nested for row in rows[:3]]
     [*_, dead] = in_the_investigation(chain("rr-1", [accepted(), failed("rr-1")]))
     assert ("bad", f"dead letter: {DeadLetterReason.INTERNAL_ERROR}") == (dead.tone, dead.text)
+
+
+@given(
+    st.floats(min_value=0, allow_nan=False, allow_infinity=False),
+    st.datetimes(max_value=datetime(9999, 12, 31), timezones=st.just(UTC)),  # noqa: DTZ001
+)
+@example(1e300, datetime.min.replace(tzinfo=UTC))
+def test_any_steps_can_be_drawn(seconds, start):
+    tool = audit.LLMToolCall(
+        index=1, name="get_events", succeeded=True, result_chars=1, duration_seconds=seconds
+    )
+    rows = in_the_investigation(chain("rr-1", [accepted(), tool, complete("rr-1")], start=start))
+    assert 3 == len(rows)
+    assert axis(rows)[1] > 0
 
 
 @pytest.mark.parametrize(
