@@ -1,4 +1,4 @@
-"""How many right answers the rules bear out, and how many wrong ones: `python -m tests.eval_corroboration [-v]`.
+"""How many right answers the rules confirm, and how many wrong ones: `python -m tests.eval_corroboration [-v]`.
 
 Right answers are those that the cases expect. Wrong ones are made from them: other objects, other actions, other revisions.
 """
@@ -146,7 +146,7 @@ def right_variants(case: Case) -> Iterator[Variant]:
 
 
 def wrong_variants(case: Case, catalog: dict[str, Workflow]) -> Iterator[Variant]:
-    """Answers that must not be borne out: every one names an action of the catalog."""
+    """Answers that must not be confirmed: every one names an action of the catalog."""
     accepted = {named(ref) for ref in case.acceptable}
     accepted |= _chains(case, accepted)
     best = case.acceptable[0]
@@ -303,17 +303,17 @@ def main() -> None:
 
 
 def report(found: Evaluation, *, verbose: bool) -> None:
-    right = [j for j in found.right if j.verdict.borne_out]
-    by_case = {j.variant.case.name for j in [*found.right, *found.any_right] if j.verdict.borne_out}
-    wrong = [j for j in found.wrong if j.verdict.borne_out]
+    right = [j for j in found.right if j.verdict.confirmed]
+    by_case = {j.variant.case.name for j in [*found.right, *found.any_right] if j.verdict.confirmed}
+    wrong = [j for j in found.wrong if j.verdict.confirmed]
     acting = [j for j in found.right if j.variant.workflow]
     print(
-        f"right answers borne out        {len(right)} of {len(found.right)} ({len(right) / len(found.right):.1%})"
+        f"right answers confirmed        {len(right)} of {len(found.right)} ({len(right) / len(found.right):.1%})"
     )
-    print(f"  of those with an action      {sum(j.verdict.borne_out for j in acting)} of {len(acting)}")
-    print(f"some accepted answer borne out {len(by_case)} of {len(found.right)}")
+    print(f"  of those with an action      {sum(j.verdict.confirmed for j in acting)} of {len(acting)}")
+    print(f"some accepted answer confirmed {len(by_case)} of {len(found.right)}")
     print(
-        f"wrong answers borne out        {len(wrong)} of {len(found.wrong)} ({len(wrong) / len(found.wrong):.2%})"
+        f"wrong answers confirmed        {len(wrong)} of {len(found.wrong)} ({len(wrong) / len(found.wrong):.2%})"
     )
     print(f"first diagnosis acceptable     {sum(found.diagnosed.values())} of {len(found.diagnosed)}")
     print(f"cases without any diagnosis    {len(found.silent)} of {len(found.diagnosed)}")
@@ -324,12 +324,12 @@ def report(found: Evaluation, *, verbose: bool) -> None:
     )
     print("\nwrong answers by kind:")
     for kind, count in Counter(j.variant.kind for j in found.wrong).most_common():
-        reasons = Counter(str(j.verdict.doubt or "BORNE OUT") for j in found.wrong if j.variant.kind == kind)
+        reasons = Counter(str(j.verdict.doubt or "CONFIRMED") for j in found.wrong if j.variant.kind == kind)
         print(f"  {kind:22} {count:4}  {dict(reasons.most_common())}")
     if verbose:
         for title, items in (
-            ("right, not borne out", [j for j in found.right if not j.verdict.borne_out]),
-            ("wrong, borne out", wrong),
+            ("right, not confirmed", [j for j in found.right if not j.verdict.confirmed]),
+            ("wrong, confirmed", wrong),
         ):
             print(f"\n{title}:")
             for j in items:

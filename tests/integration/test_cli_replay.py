@@ -190,3 +190,8 @@ async def test_a_damaged_recording_is_named_and_the_others_are_compared(folder):
 async def test_cases_need_a_catalog(tmp_path):
     ended = await rca("eval", str(tmp_path))
     assert (2, True) == (ended.code, "--catalog" in ended.err)
+
+
+async def test_cases_that_are_not_there_are_named_before_what_else_is_missing(tmp_path):
+    ended = await rca("eval", str(tmp_path / "none"))
+    assert (2, True) == (ended.code, "--catalog" not in ended.err)

@@ -44,7 +44,7 @@ def shipped():
     return asyncio.run(run())
 
 
-UNBORNE = Corroboration(by=CorroborationSource.NONE, reason="It is well.")
+UNCONFIRMED = Corroboration(by=CorroborationSource.NONE, reason="It is well.")
 NODE = ObjectRef("Node", "worker-1")
 SHIPPED = {
     "restart in production": ({}, None),
@@ -66,9 +66,9 @@ SHIPPED = {
     "draining what is no node": ({"action_type": "DrainPool"}, "may take capacity away"),
     "a node behind a deployment": ({"acted_on": NODE, "action_type": "RestartKubelet"}, "more than one workload"),
     "a claim behind a deployment": ({"acted_on": ObjectRef("PersistentVolumeClaim", "data", "shop"), "action_type": "ExpandPVC"}, "holds state"),
-    "not borne out": ({"corroboration": UNBORNE}, "does not confirm the answer. It is well."),
-    "not borne out in staging": ({"corroboration": UNBORNE, "environment": "staging"}, "does not confirm the answer"),
-    "borne out by the second view": ({"corroboration": Corroboration(by=CorroborationSource.SECOND_VIEW)}, None),
+    "not confirmed": ({"corroboration": UNCONFIRMED}, "does not confirm the answer. It is well."),
+    "not confirmed in staging": ({"corroboration": UNCONFIRMED, "environment": "staging"}, "does not confirm the answer"),
+    "confirmed by the second view": ({"corroboration": Corroboration(by=CorroborationSource.SECOND_VIEW)}, None),
     "a value of the model": ({"environment": "staging", "parameter_origins": {"FACTOR": ParameterOrigin.MODEL}}, "FACTOR is the model's own"),
     "values of code and catalog": (
         {"parameter_origins": {"TARGET": ParameterOrigin.CODE, "FACTOR": ParameterOrigin.CATALOG_DEFAULT}}, None),

@@ -107,8 +107,8 @@ class ServerClock:
         if abs(self.skew_seconds) > CLOCK_SKEW_SECONDS:
             side = "ahead of" if self.skew_seconds > 0 else "behind"
             return (
-                f"the clock of this machine is {abs(self.skew_seconds):.0f} s {side} that of the NATS server, whose "
-                "time is used; synchronise them"
+                f"the clock of this machine is {abs(self.skew_seconds):.0f} s {side} the clock of the NATS server, "
+                "whose time is used; synchronise them"
             )
         return ""
 

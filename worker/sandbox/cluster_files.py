@@ -99,7 +99,9 @@ def objects_of(path: Path, max_values: int = MAX_VALUES) -> Iterator[Manifest]:
     try:
         documents = list(yaml.load_all(path.read_bytes(), Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SnapshotError(f"{path}: {str(error)[:300]}") from error
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        line = f" line {mark.line + 1}:" if mark else ""
+        raise SnapshotError(f"{path}:{line} {str(problem or error)[:300]}") from error
     values = _JsonValues(path, max_values)
     for number, document in enumerate(documents, start=1):
         if document is not None:

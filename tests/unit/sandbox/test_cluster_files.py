@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,12 @@ def test_values_are_what_the_api_would_send(tmp_path: Path) -> None:
 def test_mistakes_name_the_file(tmp_path: Path, text: str) -> None:
     with pytest.raises(SnapshotError, match=r"a\.yaml"):
         read_objects(_write(tmp_path, text))
+
+
+def test_mistakes_name_the_line_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError) as raised:
+        read_objects(_write(tmp_path, "kind: Pod\nmetadata: {\n"))
+    assert re.fullmatch(r".+a\.yaml: line 3: .+", str(raised.value))
 
 
 def test_aliases_that_grow_without_end(tmp_path: Path) -> None:

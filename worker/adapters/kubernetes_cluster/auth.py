@@ -74,6 +74,8 @@ class ClusterCredentials:
         before it expires.
         """
         token, authority = self.service_account / "token", self.service_account / "ca.crt"
+        if not token.exists():  # the library would name variables that only a pod has
+            raise ConfigException(f"no kubeconfig is set, and this is not a pod: {token} does not exist")
         InClusterConfigLoader(token_filename=str(token), cert_filename=str(authority)).load_and_set(
             self.configuration
         )

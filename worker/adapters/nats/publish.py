@@ -163,6 +163,4 @@ def _result(stored: StoredMessage) -> AnalysisResult:
     except ValidationError as e:
         # By a newer version, or by hand. It is what consumers have, so the request must not be answered
         # again.
-        raise Unavailable(
-            f"{stored.subject}: the stored result can't be read: {e.error_count()} errors"
-        ) from e
+        raise Unavailable(f"{stored.subject}: the stored result is not one of this version") from e

@@ -67,6 +67,8 @@ async def evaluate(
     from worker.app.replaying import SUFFIX, Alternative
 
     logs.configure("error", json_lines=False)
+    if not cases_dir.is_dir():
+        raise typer.BadParameter(f"{cases_dir} is not a directory")
     if bundles := sorted(cases_dir.glob(f"*{SUFFIX}")):
         wanted = Alternative(against_model, against_catalog, against_policy)
         with progress("replaying recordings") as show:

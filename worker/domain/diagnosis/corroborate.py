@@ -43,7 +43,7 @@ class ClaimVerdict:
     finding: Diagnosis | None = None
 
     @property
-    def borne_out(self) -> bool:
+    def confirmed(self) -> bool:
         """True if state, connection and action are all confirmed."""
         return self.doubt is None
 

@@ -96,10 +96,10 @@ class Corroborator:
         ids = _keep(facts, evidence)
         return Corroborated(
             corroboration=_told(verdict, ids),
-            origins=parameter_origins(accepted, verdict.finding if verdict.borne_out else None, facts),
+            origins=parameter_origins(accepted, verdict.finding if verdict.confirmed else None, facts),
             reads=len(facts.answers),
             facts=facts,
-            signals=verdict.finding.signals if verdict.finding and verdict.borne_out else (),
+            signals=verdict.finding.signals if verdict.finding and verdict.confirmed else (),
         )
 
     async def contradict(self, evidence: EvidenceLog, spoken_of: str, before: datetime) -> Corroborated:
@@ -204,7 +204,7 @@ def told(question: Question, result: ReadResult) -> str:
 def _told(verdict: ClaimVerdict, ids: tuple[str, ...]) -> Corroboration:
     finding = verdict.finding
     return Corroboration(
-        by=CorroborationSource.RULES if verdict.borne_out else CorroborationSource.NONE,
+        by=CorroborationSource.RULES if verdict.confirmed else CorroborationSource.NONE,
         object=named(finding.object) if finding else None,
         finding=finding.cause if finding else "",
         evidence=ids,

@@ -93,7 +93,7 @@ async def test_what_a_gitops_tool_owns_is_changed_at_its_source():
     wrong = await judged(*api, about=api[0], claim=claim(api[0], "GitRevertCommit"))
     assert wrong.doubt is Doubt.ACTION_DOES_NOT_FIT
     api[0]["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "x"}
-    assert (await judged(*api, about=api[0], claim=claim(api[0], "GitRevertCommit"))).borne_out
+    assert (await judged(*api, about=api[0], claim=claim(api[0], "GitRevertCommit"))).confirmed
     edited = await judged(*api, about=api[0], claim=claim(api[0], "FixImageReference"))
     assert edited.doubt is Doubt.ACTION_DOES_NOT_FIT
 
@@ -101,6 +101,6 @@ async def test_what_a_gitops_tool_owns_is_changed_at_its_source():
 async def test_a_claim_without_an_action_needs_state_and_link_only():
     api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "1Gi"}})
     verdict = await judged(*api, about=api[0], claim=claim(api[0]))
-    assert verdict.borne_out
+    assert verdict.confirmed
     assert verdict.finding is not None
     assert verdict.finding.cause is Cause.OUT_OF_MEMORY

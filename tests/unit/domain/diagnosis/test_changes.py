@@ -27,7 +27,7 @@ async def test_a_failure_right_after_a_rollout_speaks_for_a_rollback():
     found = (await findings(*api, about=api[0]))[0]
     assert (found.cause, found.strength, found.revision) == (Cause.BAD_ROLLOUT, Strength.TIMED, 1)
     assert found.remedies == {Remedy.ROLL_BACK}
-    assert (await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment"))).borne_out
+    assert (await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment"))).confirmed
 
 
 async def test_a_failure_long_after_the_rollout_does_not():
@@ -62,7 +62,7 @@ async def test_the_revision_that_still_runs_is_the_one_to_go_back_to(status):
     api = twice_broken(**status)
     for revision, right in ((1, True), (2, False), (0, False), (None, False)):
         wanted = claim(api[0], "RollbackDeployment", revision=revision)
-        assert (await judged(*api, about=api[0], claim=wanted)).borne_out is right
+        assert (await judged(*api, about=api[0], claim=wanted)).confirmed is right
 
 
 async def test_a_rollout_of_what_was_down_before_is_not_to_blame():
@@ -80,21 +80,21 @@ async def test_a_restart_hides_no_rollout():
     again["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "x"}
     api = [*api, again, pod_of(again, "api", status=crashing(), image="shop/app:2")]
     wanted = claim(api[0], "RollbackDeployment", revision=1)
-    assert (await judged(*api, about=api[-1], claim=wanted)).borne_out
+    assert (await judged(*api, about=api[-1], claim=wanted)).confirmed
 
 
 async def test_no_revision_means_the_one_before_the_newest():
     api = rolled_out(failed_at="2026-06-04T15:05:00Z")
-    assert (await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment", revision=0))).borne_out
+    assert (await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment", revision=0))).confirmed
 
 
 @pytest.mark.parametrize("revision", [2, 7])
-async def test_only_the_revision_before_is_borne_out(revision):
+async def test_only_the_revision_before_is_confirmed(revision):
     api = rolled_out(failed_at="2026-06-04T15:05:00Z")
     verdict = await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment", revision=revision))
     assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
     right = await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment", revision=1))
-    assert right.borne_out
+    assert right.confirmed
 
 
 async def test_a_restart_is_no_rollout():
@@ -170,7 +170,7 @@ async def test_a_config_map_that_changed_before_the_failure():
     labels = {"signal_type": ("CrashLoopBackOff",)}
     assert (
         await judged(*api, about=api[0], claim=claim(api[3], "PatchConfiguration", labels=labels))
-    ).borne_out
+    ).confirmed
     other = {"signal_type": ("ConnectionPoolExhausted",)}
     verdict = await judged(*api, about=api[0], claim=claim(api[3], "PatchConfiguration", labels=other))
     assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
@@ -205,7 +205,7 @@ async def test_of_two_config_maps_that_changed_none_is_confirmed():
     labels = {"signal_type": ("CrashLoopBackOff",)}
     for blamed in (api[3], other):
         wanted = claim(blamed, "PatchConfiguration", labels=labels)
-        assert not (await judged(*api, other, about=api[0], claim=wanted)).borne_out
+        assert not (await judged(*api, other, about=api[0], claim=wanted)).confirmed
 
 
 async def test_a_change_after_the_pods_had_begun_to_fail_proves_nothing():

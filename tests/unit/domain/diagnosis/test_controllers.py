@@ -156,8 +156,8 @@ async def test_a_job_that_failed_before_a_later_one_succeeded():
         }
     worked = pod("n-1-x", owner=late, status=running())
     extend = claim(late, "ExtendJobDeadline")
-    assert (await judged(nightly, late, worked, about=nightly, claim=extend)).borne_out
-    assert not (await judged(nightly, late, done, worked, about=nightly, claim=extend)).borne_out
+    assert (await judged(nightly, late, worked, about=nightly, claim=extend)).confirmed
+    assert not (await judged(nightly, late, done, worked, about=nightly, claim=extend)).confirmed
 
 
 @pytest.mark.parametrize(("reason", "code"), [("Error", 1), ("OOMKilled", 137)])
@@ -165,7 +165,7 @@ async def test_a_job_whose_pods_crash_needs_no_later_deadline(reason, code):
     late = job(**failed("DeadlineExceeded"))
     worked = pod("once-x", owner=late, status={**crashing(reason, code), "phase": "Failed"})
     extend = claim(late, "ExtendJobDeadline")
-    assert not (await judged(late, worked, about=late, claim=extend)).borne_out
+    assert not (await judged(late, worked, about=late, claim=extend)).confirmed
 
 
 async def test_jobs_of_another_owner_than_a_cron_job_do_different_work():
@@ -419,7 +419,7 @@ async def test_a_webhook_whose_backend_is_down():
     guard = workload("guard", status=crashing("OOMKilled", 137), **LIMITED)
     there = [*there, hook, service("guard"), *guard]
     assert (await first(*there, about=owner)).object == reference(guard[0])
-    assert (await judged(*there, about=owner, claim=claim(guard[0], "IncreaseMemoryLimits"))).borne_out
+    assert (await judged(*there, about=owner, claim=claim(guard[0], "IncreaseMemoryLimits"))).confirmed
 
 
 async def test_the_condition_of_a_controller_says_the_same_as_its_events():

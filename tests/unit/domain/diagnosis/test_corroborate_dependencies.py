@@ -30,11 +30,11 @@ async def test_a_dependency_that_the_spec_names(host):
     assert [e.relation for e in found.path] == [Relation.SAME, Relation.NAMED_IN_SPEC, Relation.SELECTED]
 
 
-async def test_the_victim_is_not_borne_out_and_neither_is_a_healthy_dependency():
+async def test_the_victim_is_not_confirmed_and_neither_is_a_healthy_dependency():
     api, db, cache = client(), workload("db", status=OOM, **LIMITED), workload("cache", status=running())
     there = [*api, *db, *cache, service("db"), service("cache")]
-    assert (await judged(*there, about=api[0], claim=claim(db[0], "IncreaseMemoryLimits"))).borne_out
-    assert (await judged(*there, about=api[0], claim=claim(db[2]))).borne_out
+    assert (await judged(*there, about=api[0], claim=claim(db[0], "IncreaseMemoryLimits"))).confirmed
+    assert (await judged(*there, about=api[0], claim=claim(db[2]))).confirmed
     victim = await judged(*there, about=api[0], claim=claim(api[0], "IncreaseMemoryLimits"))
     assert victim.doubt is Doubt.EXPLAINED_ELSEWHERE
     healthy = await judged(*there, about=api[0], claim=claim(cache[0], "RestartDeployment"))
@@ -106,7 +106,7 @@ async def test_a_dependency_that_is_scaled_to_zero():
     assert (found.cause, found.remedies) == (Cause.SCALED_TO_ZERO, {Remedy.SCALE_UP})
     assert (
         await judged(*api, *db, service("db"), about=api[0], claim=claim(db[0], "ScaleReplicas", replicas=2))
-    ).borne_out
+    ).confirmed
     verdict = await judged(
         *api, *db, service("db"), about=api[0], claim=claim(db[0], "ScaleReplicas", replicas=0)
     )
@@ -119,9 +119,9 @@ async def test_a_dependency_that_was_scaled_to_zero_long_ago_supports_no_action(
     db[0]["metadata"]["managedFields"] = [{"subresource": "scale", "time": "2026-06-04T15:00:00Z"}]
     db[0]["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z"
     up = claim(db[0], "ScaleReplicas", replicas=2)
-    assert (await judged(*api, *db, service("db"), about=api[0], claim=up)).borne_out
+    assert (await judged(*api, *db, service("db"), about=api[0], claim=up)).confirmed
     db[0]["metadata"]["managedFields"][0]["time"] = "2026-04-01T00:00:00Z"
-    assert not (await judged(*api, *db, service("db"), about=api[0], claim=up)).borne_out
+    assert not (await judged(*api, *db, service("db"), about=api[0], claim=up)).confirmed
 
 
 async def test_a_selector_that_matches_nothing():

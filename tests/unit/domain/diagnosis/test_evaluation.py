@@ -14,13 +14,13 @@ def found() -> Evaluation:
     return asyncio.run(evaluate(load_catalog()))
 
 
-def test_most_right_answers_are_borne_out(found):
-    assert sum(j.verdict.borne_out for j in found.right) >= 0.75 * len(found.right)
+def test_most_right_answers_are_confirmed(found):
+    assert sum(j.verdict.confirmed for j in found.right) >= 0.75 * len(found.right)
 
 
 def test_wrong_answers_are_not(found):
     assert len(found.wrong) >= 300
-    assert sum(j.verdict.borne_out for j in found.wrong) <= 0.01 * len(found.wrong)
+    assert sum(j.verdict.confirmed for j in found.wrong) <= 0.01 * len(found.wrong)
 
 
 def test_reads_stay_within_the_budget(found):

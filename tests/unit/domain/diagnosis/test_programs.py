@@ -82,7 +82,7 @@ async def test_logs_are_not_read_to_corroborate() -> None:
     verdict = await Investigator(MemoryCluster(objects, logs)).conclude(
         facts, lambda f: corroborate(f, reference(made[0]), claim(objects[3]))
     )
-    assert not verdict.borne_out
+    assert not verdict.confirmed
     assert not any(question.container for question in facts.answers)
 
 

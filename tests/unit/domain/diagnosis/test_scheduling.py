@@ -336,7 +336,7 @@ async def test_the_pod_that_used_a_node_up_is_the_culprit():
     )
     assert found[1].object.name == "node-1"
     down = claim(greedy[0], "ScaleReplicas", replicas=0)
-    assert (await judged(*greedy, hog, victim, node(), about=victim, claim=down)).borne_out
+    assert (await judged(*greedy, hog, victim, node(), about=victim, claim=down)).confirmed
     up = claim(greedy[0], "ScaleReplicas", replicas=9)
     verdict = await judged(*greedy, hog, victim, node(), about=victim, claim=up)
     assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
@@ -358,9 +358,9 @@ async def test_who_was_evicted_long_ago_did_not_use_the_node_up_now():
 async def test_an_eviction_of_long_ago_supports_no_action_on_the_node():
     victim = evicted("v", "The node was low on resource: memory.")
     cordon = claim(node(), "CordonNode")
-    assert (await judged(victim, node(), about=victim, claim=cordon)).borne_out
+    assert (await judged(victim, node(), about=victim, claim=cordon)).confirmed
     victim["status"]["conditions"] = [{"type": "Ready", "lastTransitionTime": "2026-06-01T10:00:00Z"}]
-    assert not (await judged(victim, node(), about=victim, claim=cordon)).borne_out
+    assert not (await judged(victim, node(), about=victim, claim=cordon)).confirmed
 
 
 async def test_a_pod_that_exceeded_its_own_disk_limit():
