@@ -63,7 +63,6 @@ class Webhook(BaseModel):
     version: Literal["4"]
     alerts: tuple[Alert, ...]
     truncated: int = Field(default=0, alias="truncatedAlerts", ge=0)
-    receiver: str = ""
 
 
 def read_webhook(body: bytes) -> Webhook:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from worker.domain.cluster.fields import (
@@ -40,16 +40,11 @@ Name = tuple[str, str]
 """Kind and name of an object in the namespace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """Names of the pods, and the objects between them and the owner."""
-
-    pods: frozenset[str] = frozenset()
-    between: tuple[ObjectRef, ...] = ()
-
-
-async def descent(cluster: Cluster, owner: ObjectRef, pods: Sequence[Manifest]) -> Descent:
-    """The pods that belong to the owner, by their owner references and those of their owners.
+async def descent(
+    cluster: Cluster, owner: ObjectRef, pods: Sequence[Manifest]
+) -> tuple[frozenset[str], tuple[ObjectRef, ...]]:
+    """The names of the pods that belong to the owner, by their owner references and those of their owners,
+    and the objects between them and the owner.
 
     Never raises ClusterError: references of objects that cannot be read are not followed.
     """
@@ -66,7 +61,7 @@ async def descent(cluster: Cluster, owner: ObjectRef, pods: Sequence[Manifest]) 
             known[text(found.get("kind")), name_of(found)] = _owner(found, owner.namespace)
     members = {name for name in known if _leads_to(name, owner, known)}
     between = [ref for ref in dict.fromkeys(known.values()) if ref and (ref.kind, ref.name) in members]
-    return Descent(frozenset(name for kind, name in members if kind == "Pod"), tuple(between))
+    return frozenset(name for kind, name in members if kind == "Pod"), tuple(between)
 
 
 def _owner(manifest: Manifest, namespace: str) -> ObjectRef | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from worker.domain.cluster.descent import Descent, descent, is_selected, maker_of, pod_selector
+from worker.domain.cluster.descent import descent, is_selected, maker_of, pod_selector
 from worker.domain.cluster.fields import (
     controller_of,
     dig,
@@ -76,8 +76,8 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
 
     listing = await cluster.list(ListQuery("Pod", namespace, keep=keep))
     own = listing if listing.complete else await _selected(cluster, workload or target, listing)
-    down = await descent(cluster, start, own.items) if _is_custom(start) else Descent()
-    chosen = [pod for pod in own.items if name_of(pod) in down.pods or _belongs(pod, target, workload)]
+    made, between = await descent(cluster, start, own.items) if _is_custom(start) else (frozenset(), ())
+    chosen = [pod for pod in own.items if name_of(pod) in made or _belongs(pod, target, workload)]
     if start.kind == "Pod" and (pod := target.manifests[0]) and start.name not in map(name_of, chosen):
         chosen.append(pod)
     around = listing.items
@@ -91,7 +91,7 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
         worst_first(list(others.values())),
         own.complete,
         listing.complete,
-        down.between,
+        between,
     )
 
 

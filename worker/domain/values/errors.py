@@ -5,11 +5,21 @@ from __future__ import annotations
 import enum
 import errno
 from collections.abc import Awaitable, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 
 T = TypeVar("T")
+R = TypeVar("R", bound=enum.StrEnum)
+
+
+class _ReasonedError(Exception, Generic[R]):
+    """An error with a reason, by which code decides, and perhaps a message."""
+
+    def __init__(self, reason: R, message: str | None = None) -> None:
+        super().__init__(reason if message is None else f"{reason}: {message}")
+        self.reason = reason
+        self.message = message or ""
 
 
 class ReportedError(Exception):
@@ -31,13 +41,8 @@ class ClusterReason(enum.StrEnum):
     TIMEOUT = "timeout"
 
 
-class ClusterError(ReportedError):
+class ClusterError(_ReasonedError[ClusterReason], ReportedError):
     """The cluster did not answer a read. `message` is short and safe to show to the model."""
-
-    def __init__(self, reason: ClusterReason, message: str) -> None:
-        super().__init__(f"{reason}: {message}")
-        self.reason = reason
-        self.message = message
 
 
 async def or_none(read: Awaitable[T]) -> T | None:
@@ -120,7 +125,7 @@ def believed(after: float) -> float:
     return 0.0 if after <= 0.0 else LONGEST_RETRY_AFTER_SECONDS  # it is not a number
 
 
-class Retry(Exception):  # noqa: N818 - a verb: what to do
+class Retry(_ReasonedError[RetryReason]):
     """Try again after at least `after` seconds (None: the retry policy decides), as far as they are believed.
 
     `tried`: a call was made and failed. It is False if nothing was sent, as to a model whose breaker is open.
@@ -129,20 +134,13 @@ class Retry(Exception):  # noqa: N818 - a verb: what to do
     def __init__(
         self, reason: RetryReason, message: str, after: float | None = None, *, tried: bool = True
     ) -> None:
-        super().__init__(f"{reason}: {message}")
-        self.reason = reason
-        self.message = message
+        super().__init__(reason, message)
         self.after = None if after is None else believed(after)
         self.tried = tried
 
 
-class GiveUp(Exception):  # noqa: N818 - a verb: what to do
+class GiveUp(_ReasonedError[GiveUpReason]):
     """Trying again would not help."""
-
-    def __init__(self, reason: GiveUpReason, message: str) -> None:
-        super().__init__(f"{reason}: {message}")
-        self.reason = reason
-        self.message = message
 
 
 class HaltReason(enum.StrEnum):
@@ -152,12 +150,8 @@ class HaltReason(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
-class Halted(Exception):  # noqa: N818 - a state, not a fault
+class Halted(_ReasonedError[HaltReason]):
     """Nobody waits for the answer any more: no further call is made."""
-
-    def __init__(self, reason: HaltReason) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class ClusterUnreadable(Exception):  # noqa: N818 - a state, not a fault of the caller
@@ -171,12 +165,8 @@ class PreemptReason(enum.StrEnum):
     OPEN_FILES = "open_files"
 
 
-class Preempted(Exception):  # noqa: N818 - a state, not a fault
+class Preempted(_ReasonedError[PreemptReason]):
     """The run ends in an orderly way before its next call, and continues from the journal later."""
-
-    def __init__(self, reason: PreemptReason) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class LostClaim(Exception):  # noqa: N818 - a state, not a fault

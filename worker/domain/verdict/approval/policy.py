@@ -304,7 +304,8 @@ def example_input() -> dict[str, Any]:
 
 def unknown_fields(document: Mapping[str, Any]) -> list[str]:
     """Fields that no input has, each with the field that may have been meant."""
-    known = [*_paths(example_input()), *(f"{LABELS}.{name}" for name in _label_names())]
+    spellings = (f"{LABELS}.{spelt}" for name in DETECTED_LABELS for spelt in (name, camel_case(name)))
+    known = [*_paths(example_input()), *spellings]
     return [_suspected(path, known) for path in _paths(document) if path not in known]
 
 
@@ -322,12 +323,6 @@ def _paths(document: Mapping[str, Any], above: str = "") -> Iterator[str]:
         yield path
         if isinstance(value, dict) and path not in OPEN_MAPS:
             yield from _paths(value, f"{path}.")
-
-
-def _label_names() -> Iterator[str]:
-    for name in DETECTED_LABELS:
-        yield name
-        yield camel_case(name)
 
 
 def _suspected(path: str, known: list[str]) -> str:
