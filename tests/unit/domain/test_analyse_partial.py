@@ -142,6 +142,7 @@ async def test_a_run_that_ends_before_the_next_answer(ending, reason, status):
     assert_the_cause_is_kept(result, reason, status)
     assert "get_resource" in {item.source for item in result.evidence}
     assert result.detected_labels is not None
+    assert "memory-model-1" == result.model
 
 
 def halting(said, halt):

@@ -241,6 +241,7 @@ def unanswered(
             evidence=found.evidence if evidence is None else evidence,
             detected_labels=found.opening.detected_labels if found.opening else None,
             spent=spent_of(run.steps),
+            model=found.model,
             notes=run.notes,
         )
     )
@@ -257,7 +258,7 @@ class Progress:
     """The findings in the steps of unfinished runs.
 
     `partial` is the fullest valid part of a rejected answer, `attempts` are the rejected answers, `answer` is
-    the last one, if its verdict is not recorded.
+    the last one, if its verdict is not recorded. `model` is the one that replied last.
     """
 
     opening: Opening | None = None
@@ -265,6 +266,7 @@ class Progress:
     partial: Accepted | None = None
     attempts: tuple[Attempt, ...] = ()
     answer: Reply | None = None
+    model: str = ""
 
 
 def progress_of(steps: Sequence[Step]) -> Progress:
@@ -280,7 +282,7 @@ def progress_of(steps: Sequence[Step]) -> Progress:
                 found = replace(found, evidence=(*found.evidence, *more))
             elif step.kind == LLM:
                 reply = ASKED.validate_json(step.data).reply
-                found = replace(found, answer=reply if is_final(reply) else None)
+                found = replace(found, answer=reply if is_final(reply) else None, model=reply.model)
             elif step.kind == CLAIM and step.data:
                 found = _with_refusal(found, SAVED_REFUSAL.validate_json(step.data))
     return found
