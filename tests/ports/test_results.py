@@ -176,8 +176,18 @@ async def test_a_replacement_that_was_lost_is_sent_again(case):
 
 async def test_the_wrong_stream_is_told_at_once(case):
     """A mistake in the configuration; waiting doesn't help."""
-    with pytest.raises(Unavailable, match="expected stream"):
+    with pytest.raises(Unavailable, match="RCA_RESULTS stores"):
         await FencedStream(case.nc, "RCA_AUDIT").create("rca.result.incident.x", b"", msg_id=new_id())
+
+
+async def test_the_fence_holds_without_a_message_id(case):
+    """Also when the same bytes are sent again while the first copy is on its way."""
+    for _ in range(10):
+        subject, stream = f"rca.result.incident.{new_id()}", FencedStream(case.nc, "RCA_RESULTS")
+        stored = await asyncio.gather(*(stream.create(subject, b"%d" % (n % 2)) for n in range(8)))
+        assert 1 == sum(message.ours for message in stored)
+        assert 1 == len({(message.body, message.sequence) for message in stored})
+        assert 1 == len(await case.messages("RCA_RESULTS", subject))
 
 
 async def test_results_survive_the_death_of_the_leader(tmp_path):

@@ -77,7 +77,6 @@ class NatsJournal:
         stored = await self._stream.create(
             self._subject(key, str(step.number)),
             body,
-            msg_id=name,
             replacing=after,
             among=self._subject(key, "*"),
         )

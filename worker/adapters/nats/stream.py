@@ -232,7 +232,7 @@ class FencedStream:
         subject: str,
         body: bytes,
         *,
-        msg_id: str,
+        msg_id: str = "",
         headers: Mapping[str, str] | None = None,
         replacing: int = 0,
         among: str = "",
@@ -242,7 +242,7 @@ class FencedStream:
 
         `replacing` is the sequence of the one message that may be replaced. `among` is a pattern of subjects,
         which share one fence: `replacing` is then the sequence of the last message on any of them, and a
-        later message of another writer is returned.
+        later message of another writer is returned. The fence holds without a `msg_id`, too.
         """
         fenced: dict[str, str] = {**(headers or {})}
         fenced[api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(replacing)
@@ -255,7 +255,7 @@ class FencedStream:
             problem, tries = "", tries + 1
             # The server remembers the id of a message that was deleted. The fence holds with another id as
             # well.
-            own_id = msg_id if tries <= SAME_ID_TRIES else f"{msg_id}#{tries}"
+            own_id = f"{msg_id}#{tries}" if msg_id and tries > SAME_ID_TRIES else msg_id
             try:
                 ack = await self._send(subject, body, own_id, fenced)
                 if not ack.duplicate:
@@ -304,19 +304,21 @@ class FencedStream:
             raise Unavailable(f"purge {subject}: {error.get('description', error)}")
 
     async def _send(self, subject: str, body: bytes, msg_id: str, headers: Mapping[str, str]) -> api.PubAck:
-        own = {**headers, api.Header.MSG_ID: msg_id, api.Header.EXPECTED_STREAM: self._stream}
+        own = {**headers, api.Header.MSG_ID: msg_id} if msg_id else headers
         size = len(body) + sum(len(name) + len(value) + 4 for name, value in own.items())
         if size > self._nc.max_payload:  # nats-py looks at the body only, and the server ends the connection
             raise ValueError(f"{subject}: a message of {size} bytes, at most {self._nc.max_payload}")
         try:
             with self._translated():
-                ack = await self._js.publish(subject, body, headers=own)
+                ack = await self._js.publish(subject, body, headers=dict(own))
         except _NotYet as e:
             self._unconfirmed = self._unconfirmed + 1 if isinstance(e.__cause__, TimeoutError) else 0
             if self._unconfirmed >= UNCONFIRMED_TRIES and await self._answers():
                 raise _NotYet(UNCONFIRMED) from e
             raise
         self._unconfirmed = 0
+        if ack.stream != self._stream:
+            raise Unavailable(f"{self._stream}: {ack.stream} stores {subject} instead; run `rca provision`")
         return ack
 
     async def _answers(self) -> bool:
