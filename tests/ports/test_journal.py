@@ -14,12 +14,20 @@ from hypothesis import strategies as st
 from nats.aio.client import Client
 
 from schemas.subjects import request_key
-from tests.fakes.earlier_journal import earlier_body
+from tests.fakes.earlier_journal import chained_body, earlier_body
 from tests.fakes.memory_nats import MemoryJournal
 from tests.fakes.messages import new_id, resumed_event
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats.journal import NatsJournal
-from worker.adapters.nats.journal_format import CHAINED, INLINE_BYTES, PACKED, PLAIN, STEP_BYTES
+from worker.adapters.nats.journal_format import (
+    CHAINED,
+    COMPACT,
+    INLINE_BYTES,
+    PACKED,
+    PLAIN,
+    STEP_BYTES,
+    WORDS,
+)
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.record import record_of
 from worker.domain.journal.steps import FAILED, RELEASED, count, done, flaw, paid, usable
@@ -32,7 +40,7 @@ def json_bytes():
     """Heads that are almost right."""
     value = st.none() | st.booleans() | st.integers() | st.text()
     names = st.sampled_from(["kind", "notes", "size", "sha256", "object", "events", "lines", "since"])
-    formats = st.sampled_from([PLAIN, PACKED, CHAINED])
+    formats = st.sampled_from([PLAIN, PACKED, CHAINED, COMPACT])
     return st.builds(
         lambda v, head: json.dumps({"v": v, **head}).encode(), formats, st.dictionaries(names, value)
     )
@@ -242,9 +250,13 @@ async def test_the_bucket_can_be_read_by_any_client(case):
     bucket = await case.js.key_value(case.subjects.journal_bucket)
     entry = await bucket.get(f"{key.replace('%', '=')}.1")
     head, _, content = (entry.value or b"").partition(b"\n")
-    assert b"answer" == zlib.decompress(content)
-    shown = {"v": CHAINED, "kind": "llm", "run": "run", "notes": {"call": 1}}
-    assert shown.items() <= json.loads(head).items()
+    shown = {"v": COMPACT, "kind": "llm", "run": "run", "notes": {"call": 1}}
+    assert shown == json.loads(head)
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS, zdict=WORDS)
+    assert (hashlib.sha256(b"answer").digest()[:8], b"answer") == (
+        content[:8],
+        unpacker.decompress(content[8:]),
+    )
 
 
 def stored_step(data, **more):
@@ -256,17 +268,19 @@ def stored_step(data, **more):
 
 async def test_steps_of_earlier_versions_are_continued_from(case):
     """In a rolling upgrade nothing is lost or paid for twice."""
-    key, paid_for = request_key(new_id()), [b"short", b"a long answer. " * 1_000, b"another answer. " * 1_000]
+    paid_for = [b"short", b"a long answer. " * 1_000, b"another answer. " * 1_000]
     events = [record_of(resumed_event("r", new_id(), n)) for n in (1, 2)]
     earlier = [Step(n + 1, "llm", "old", paid_for[n], {"call": n}, (events[n],)) for n in (0, 1)]
-    for step in earlier:
-        subject = f"$KV.{case.subjects.journal_bucket}.{key}.{step.number}"
-        await case.js.publish(subject, earlier_body(step))
-    run = await journal_on(case).open(key, "new")
-    await run.append(BEGIN)
-    await run.append("llm", paid_for[2])
-    past = (await journal_on(case).open(key, "look")).past
-    assert ["", earlier, BEGIN, paid_for[2]] == [flaw(past), list(past[:2]), past[2].kind, past[3].data]
+    for write in (earlier_body, lambda step: chained_body(step, earlier[: step.number - 1])):
+        key = request_key(new_id())
+        for step in earlier:
+            subject = f"$KV.{case.subjects.journal_bucket}.{key}.{step.number}"
+            await case.js.publish(subject, write(step))
+        run = await journal_on(case).open(key, "new")
+        await run.append(BEGIN)
+        await run.append("llm", paid_for[2])
+        past = (await journal_on(case).open(key, "look")).past
+        assert ["", earlier, BEGIN, paid_for[2]] == [flaw(past), list(past[:2]), past[2].kind, past[3].data]
 
 
 async def stored_bodies(case, key):
@@ -391,7 +405,8 @@ async def test_a_gap_is_told(own_server, gap):
         (b"\xff\xfe", "not a journal step"),
         (b"[1]\n", "not a journal step"),
         (b'{"v":1,"anything":"else"}\ndata', "format 1"),
-        (b'{"v":5,"anything":"else"}\ndata', "format 5"),
+        (b'{"v":6,"anything":"else"}\ndata', "format 6"),
+        (b'{"v":5,"kind":"llm","run":"r"}\n12345678\xff', "cannot be decompressed"),
         (stored_step(b"data", v=PACKED), "cannot be decompressed"),
         (stored_step(b"data", v=CHAINED), "cannot be decompressed"),
         (stored_step(zlib.compress(bytes(STEP_BYTES + 1)), v=CHAINED), "is cut, or larger"),

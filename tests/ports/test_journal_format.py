@@ -3,30 +3,60 @@
 from __future__ import annotations
 
 import dataclasses
-import os
+import hashlib
 import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.audit import EventType, LLMToolCall
+from schemas.chain import sealed
 from tests.fakes.messages import new_id, resumed_event
 from worker.adapters.nats.journal_format import (
-    CHAINED,
     DICTIONARY_BYTES,
     INLINE_BYTES,
     STEP_BYTES,
+    WORDS,
     Unreadable,
     decode,
     encode,
     is_large,
-    read_head,
 )
-from worker.domain.audit.record import record_of
+from worker.domain.audit.record import event_id, record_of, shortened
 from worker.domain.values.ports import Step
-from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, LLM, TOOLS, UNREADABLE
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, LLM, RESULT, TOOLS, UNREADABLE
 
-EVENTS = [record_of(resumed_event("é\u2028b", new_id(), n)) for n in range(1, 4)]
+# Names and values of a model that look like those of an event.
+ARGUMENTS = {
+    "prev": "ab",
+    "hash": "0" * 64,
+    "request_key": "k",
+    "incident_id": '","hash":"1",',
+    "event_type": "t",
+}
+CALL = {
+    "event_type": EventType.LLM_TOOL_CALL,
+    "payload": LLMToolCall(index=1, name="x", arguments=ARGUMENTS, succeeded=True, result_chars=0),
+}
+
+
+def chain(length):
+    """Events as one run records them, with one that cannot be shortened."""
+    records, event = [], resumed_event("é\u2028b", new_id())
+    for number in range(length):
+        links = {
+            "event_id": event_id("run", event.prev),
+            "sequence": number + 1,
+            **(CALL if number == 1 else {}),
+        }
+        event = sealed(event.model_copy(update=links))
+        records.append(record_of(event))
+        event = resumed_event("é\u2028b", new_id()).model_copy(update={"prev": event.hash})
+    return records
+
+
+EVENTS = chain(3)
 LARGE = bytes(INLINE_BYTES + 1)
 
 
@@ -36,7 +66,7 @@ def steps(draw):
     parts = st.sampled_from([b"", b"\n", b"evidence", EVENTS[0].body, b"0123456789" * 1_500, LARGE])
     return Step(
         0,
-        draw(st.sampled_from([BEGIN, CLAIM, LLM, TOOLS, END, FINISHED])),
+        draw(st.sampled_from([BEGIN, CLAIM, LLM, TOOLS, RESULT, END, FINISHED])),
         "run",
         draw(parts | st.binary()),
         draw(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans(), max_size=2)),
@@ -96,22 +126,33 @@ def test_without_one_step_those_that_need_it_are_unreadable(kinds, data):
     assert list(range(1, gone)) == kept
 
 
-def test_a_step_needs_only_as_many_before_it_as_the_dictionary_holds():
-    taken = [Step(n, TOOLS, "run", os.urandom(DICTIONARY_BYTES // 4)) for n in range(1, 11)]
-    last = Step(11, LLM, "run", taken[-3].data)
-    body = encode(last, taken, "name")
-    assert (CHAINED, 7, True) == (read_head(body).v, read_head(body).since, len(body) < 500)
-    unreadable = [Step(n, UNREADABLE, "", b"") for n in range(1, 11)]
-    assert last == decode(11, body, b"", [*unreadable[:6], *taken[6:]])
-    with pytest.raises(Unreadable, match="continues"):
-        decode(11, body, b"", [*unreadable[:7], *taken[7:]])
+def test_the_fixed_part_of_the_dictionary_never_changes():
+    """Else no step that was stored with it could be read."""
+    assert (
+        "89f22e91314419dead6ed1e4f0c65ec047d1b153012574bd5f78fc1846f30b62"
+        == hashlib.sha256(WORDS).hexdigest()
+    )
+    assert len(WORDS) < DICTIONARY_BYTES // 3
+
+
+def test_an_event_that_follows_another_is_stored_without_what_follows_from_it():
+    chained = chain(8)
+    begin = Step(1, BEGIN, "run", b"", {}, tuple(chained[:1]))
+    taken = [Step(n, CLAIM, "run", b"", {}, (chained[n - 1],)) for n in range(2, 9)]
+    bodies = write([begin, *taken])
+    assert max(map(len, bodies[3:])) < 130
+    assert [begin, *taken] == read(bodies, [b""] * 8)
+    links = {b'"event_id"', b'"hash"', b'"prev"'}
+    assert not any(name in shortened(chained[2].body) for name in links)
 
 
 def test_hostile_contents_do_not_grow_without_limit():
     """Each part of a chain could be decompressed to a thousand times of its size."""
-    head = b'{"v":4,"kind":"llm","run":"r","sha256":"00"}\n'
-    with pytest.raises(Unreadable, match="larger"):
-        decode(1, head + zlib.compress(bytes(20 * STEP_BYTES)), b"", [])
+    chained = b'{"v":4,"kind":"llm","run":"r","sha256":"00"}\n'
+    compact = b'{"v":5,"kind":"llm","run":"r"}\n' + bytes(8)
+    for head, wbits in ((chained, zlib.MAX_WBITS), (compact, -zlib.MAX_WBITS)):
+        with pytest.raises(Unreadable, match="larger"):
+            decode(1, head + zlib.compress(bytes(20 * STEP_BYTES), wbits=wbits), b"", [])
 
 
 @pytest.mark.parametrize("since", [2, 3, 10**30])

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import re
+import uuid
 from typing import Any
 
 from schemas.audit import ENDS, AuditEvent, Signature
 from schemas.chain import canonical, head_text, sealed
 from worker.domain.values.ports import AuditRecord, Signer
+
+EVENT_NAMESPACE = uuid.UUID("6f1f6c5e-9f3b-5d57-9a49-0b6f0f8f3c1d")
+DERIVED = re.compile(rb'"(?:event_id|hash|prev)":"[0-9a-f-]+",')
+
+
+def event_id(run: str, prev: str) -> str:
+    """The id of the event that a run records after the one with the hash `prev`."""
+    return str(uuid.uuid5(EVENT_NAMESPACE, f"{run}:{prev}"))
+
+
+def shortened(body: bytes) -> bytes:
+    """An event without what `restored` derives: its id, its hash, and the hash before."""
+    return DERIVED.sub(b"", body).removeprefix(b"{")
+
+
+def restored(short: bytes, run: str, prev: str) -> bytes:
+    """The event of which this is the short form, if this run recorded it after the one with the hash
+    `prev`.
+    """
+    start, key, end = short.rpartition(b'"request_key":')
+    linked = b'{%b"prev":"%b",%b%b' % (start, prev.encode(), key, end)
+    own_id, event_type, incident = event_id(run, prev).encode(), b'"event_type":', b'"incident_id":'
+    unsealed = linked.replace(event_type, b'"event_id":"%b",%b' % (own_id, event_type), 1)
+    own_hash = hashlib.sha256(unsealed).hexdigest().encode()
+    return unsealed.replace(incident, b'"hash":"%b",%b' % (own_hash, incident), 1)
 
 
 def record_of(event: AuditEvent) -> AuditRecord:

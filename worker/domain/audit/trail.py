@@ -7,7 +7,6 @@ publishes it again as it is. The server drops the second copy, and readers recog
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from typing import Any, Protocol
 from schemas import audit
 from schemas.chain import UNSEALED, genesis
 from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
-from worker.domain.audit.record import finished, record_of
+from worker.domain.audit.record import event_id, finished, record_of
 from worker.domain.audit.redacted import NAME_CHARS, preview, redacted
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.untrusted.evidence import one_line
@@ -29,7 +28,6 @@ from worker.domain.verdict.answers.parse import answer_text
 from worker.domain.verdict.outcome import review_reason
 from worker.domain.verdict.verdict import Attempt, Rejected
 
-EVENT_NAMESPACE = uuid.UUID("6f1f6c5e-9f3b-5d57-9a49-0b6f0f8f3c1d")
 PREVIEW_CHARS = 500
 ARGUMENTS = 32
 """How many arguments of a tool call an event holds."""
@@ -85,14 +83,12 @@ class AuditTrail:
         accepted, run, before = self._accepted, self._run, self._run.tail
         chain = before.chain if before else run.name
         number = before.sequence + 1 if before else 1
-        identity = (
-            f"{accepted.key}:{accepted.delivery.stream}:{accepted.delivery.sequence}:{run.name}:{number}"
-        )
+        prev = before.hash if before else genesis(accepted.key, chain)
         event = audit.AuditEvent(
-            event_id=str(uuid.uuid5(EVENT_NAMESPACE, identity)),
+            event_id=event_id(run.name, prev),
             chain=chain,
             sequence=number,
-            prev=before.hash if before else genesis(accepted.key, chain),
+            prev=prev,
             hash=UNSEALED,
             event_type=payload.event_type,
             outcome=outcome,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schemas.audit import AuditEvent
 from tests.fakes.messages import resumed_event
-from worker.domain.audit.record import read_record, record_of
+from worker.domain.audit.record import event_id, read_record, record_of, restored, shortened
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -32,6 +32,16 @@ def test_a_record_is_canonical_json_and_reads_back():
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert canonical.encode() == record.body
     assert b"\n" not in record.body
+
+
+@given(st.text(st.characters(exclude_categories=["C"]), max_size=20))
+def test_what_is_derived_of_an_event_depends_on_its_run_and_the_event_before(words):
+    prev = resumed_event(f"r{words}", "id-1").prev
+    body = record_of(resumed_event(f"r{words}", event_id("run", prev))).body
+    short = shortened(body)
+    assert len(short) < len(body) - 198  # an id, two hashes and their names
+    assert body == restored(short, "run", prev)
+    assert body not in {restored(short, "other", prev), restored(short, "run", "0" * 64)}
 
 
 def test_a_record_of_a_newer_version_keeps_its_bytes():
