@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pydantic import SecretStr
 
 from worker.adapters.nats.provision import Action, Found, look, provision
+from worker.app.broker import MIN_MAX_PAYLOAD
 from worker.app.provisioning import connected, wanted_streams
 from worker.app.settings import ConfigurationError, Settings
 from worker.app.settings.groups import LlmSettings
@@ -56,8 +57,6 @@ from worker.domain.verdict.approval.policy import example_input
 
 SKEW_SECONDS = 5.0
 FILLING = 0.7
-PAYLOAD_BYTES = 2_000_000
-"""A result or dead letter carries a request of up to 512 KiB with evidence and headers (docs/nats.md)."""
 MODEL_SECONDS = 60.0
 READ_KINDS = (
     "Event", "Namespace", "Node", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "Service",
@@ -120,7 +119,7 @@ def _ok(area: str, text: str) -> Examination:
 async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     nc = await stack.enter_async_context(connected(settings.nats, name="rca-doctor"))
     yield _ok("nats", f"connected to {nc.connected_url.netloc if nc.connected_url else 'a server'}")
-    if nc.max_payload < PAYLOAD_BYTES:
+    if nc.max_payload < MIN_MAX_PAYLOAD:
         text = f"max_payload is {nc.max_payload:,} bytes: large results cannot be stored"
         yield Examination(
             "nats", Level.WARNING, text, "set max_payload: 2MB in the configuration of nats-server"

@@ -26,10 +26,14 @@ class StreamExtent:
     kept_since: datetime | None
 
 
-class StreamState(BaseModel):
-    """`last_ts`: when the last message was stored, also of a stream that was emptied since."""
+class _Answer(BaseModel):
+    """A part of an answer of the server."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class StreamState(_Answer):
+    """`last_ts`: when the last message was stored, also of a stream that was emptied since."""
 
     messages: int
     first_seq: int
@@ -39,12 +43,10 @@ class StreamState(BaseModel):
     num_deleted: int = 0
 
 
-class StreamInfo(BaseModel):
+class StreamInfo(_Answer):
     """What is read of io.nats.jetstream.api.v1.stream_info_response; nats-py's own model leaves out
     `first_ts`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     state: StreamState
     config: dict[str, Any]
@@ -69,16 +71,12 @@ class StreamInfo(BaseModel):
         return StreamExtent(max(1, state.first_seq), state.last_seq, oldest, kept_since)
 
 
-class _Position(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
+class _Position(_Answer):
     stream_seq: int
 
 
-class ConsumerState(BaseModel):
+class ConsumerState(_Answer):
     """What is read of io.nats.jetstream.api.v1.consumer_info_response."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     delivered: _Position
     ack_floor: _Position

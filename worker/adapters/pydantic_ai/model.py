@@ -41,7 +41,6 @@ from worker.domain.values.conversation import (
     ModelRequest,
     Reply,
     ToolSpec,
-    ToolTurn,
     Turn,
     UserTurn,
 )
@@ -141,7 +140,7 @@ class PydanticAIModel:
         return answers if can_be_forced and not self._own_address else "auto"
 
     async def _call(self, request: ModelRequest, settings: ModelSettings) -> ModelResponse:
-        messages = provider_messages(request.system, request.turns)
+        messages = [_provider_message(request.system, turn) for turn in request.turns]
         tools = self._tools.parameters(request.tools)
         if not self._streams:
             return await model_request(
@@ -179,25 +178,15 @@ def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
     )
 
 
-def provider_messages(system: str, turns: Sequence[Turn]) -> list[ModelMessage]:
-    """The conversation in pydantic-ai's types. `instructions` is repeated on every request, as the library
-    wants.
-    """
-    return [_provider_message(system, turn) for turn in turns]
-
-
 def _provider_message(system: str, turn: Turn) -> ModelMessage:
+    """The turn in pydantic-ai's types. `instructions` is repeated on every request, as the library wants."""
     if isinstance(turn, Reply):
         return ModelMessagesTypeAdapter.validate_json(turn.raw)[0]
     parts: list[ModelRequestPart] = []
     if isinstance(turn, UserTurn):
         parts.append(UserPromptPart(turn.text))
     else:
-        parts.extend(_tool_returns(turn))
+        parts.extend(ToolReturnPart(r.name, r.content, r.call_id) for r in turn.results)
         if turn.note:
             parts.append(UserPromptPart(turn.note))
     return ProviderRequest(parts=parts, instructions=system)
-
-
-def _tool_returns(turn: ToolTurn) -> list[ToolReturnPart]:
-    return [ToolReturnPart(tool_name=r.name, content=r.content, tool_call_id=r.call_id) for r in turn.results]

@@ -56,6 +56,7 @@ EXAMPLE = (
     "the shipped example, not for production: your executor does not know its workflows; set your own with "
     "RCA_CATALOG__PATH, RCA_CATALOG__DATABASE_URL or RCA_CATALOG__URL"
 )
+SHIPPED_CATALOG = Path(str(files("worker") / "examples" / "catalog"))
 GLOB = frozenset("*?[")
 
 CONNECTIONS = ApiLimits().connections
@@ -108,11 +109,6 @@ def checked_namespace(settings: KubernetesSettings) -> str | None:
     return next((name for name in settings.namespaces if not GLOB.intersection(name)), None)
 
 
-def default_catalog() -> Path:
-    """The shipped example catalog."""
-    return Path(str(files("worker") / "examples" / "catalog"))
-
-
 def catalog_advice(settings: CatalogSettings) -> str:
     """Advice about a catalog that works; empty if there is none."""
     named = settings.path or settings.url or settings.database_url.get_secret_value()
@@ -131,7 +127,7 @@ async def open_catalog(
     if settings.url:
         return await _open_remote(settings, embedder, stack, supervisor)
     try:
-        catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
+        catalog = await FileCatalog.open(settings.path or SHIPPED_CATALOG, embedder=embedder)
     except CatalogUnavailable as e:
         raise CatalogUnavailable(f"RCA_CATALOG__PATH: {e}") from e
     await stack.enter_async_context(
