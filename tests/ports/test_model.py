@@ -1,5 +1,6 @@
 """The Model port on the real adapter, against a server that speaks the wire protocols."""
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -287,6 +288,24 @@ async def test_a_call_has_a_deadline():
     async with model_on(lambda request, number: Said(text="late", delay_seconds=5)) as (model, _):
         with pytest.raises(Retry, match="no answer within"):
             await model.ask(asked(UserTurn("An incident."), deadline_seconds=0.2))
+
+
+async def test_all_calls_are_sent_at_once():
+    calls, sent, answer = 150, asyncio.Event(), Said(text="Done.", delay_seconds=3_600.0)
+
+    def script(request, number):
+        if number == calls:
+            sent.set()
+        return answer
+
+    async with model_on(script) as (model, _), asyncio.TaskGroup() as group:
+        asking = [
+            group.create_task(model.ask(asked(UserTurn(f"Incident {n}."), deadline_seconds=60.0)))
+            for n in range(calls)
+        ]
+        await sent.wait()
+        for call in asking:
+            call.cancel()
 
 
 async def test_nobody_there_is_retried():

@@ -29,7 +29,6 @@ from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState,
 from worker.adapters.pydantic_ai.failures import MAX_ERROR_CHARS, one_line, translate
 from worker.adapters.pydantic_ai.providers import (
     CONNECT_SECONDS,
-    CONNECTIONS,
     READ_SECONDS,
     client_errors,
     close_model,
@@ -64,9 +63,8 @@ class PydanticAIModel:
     `anthropic:claude-sonnet-4-6`).
 
     `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens`
-    bounds one answer. With `silence_seconds`, answers are streamed, and
-    one that is silent for this long has failed. Raises ModelUnusable for an unknown name, a missing key or a
-    provider that is not installed.
+    bounds one answer. With `silence_seconds`, answers are streamed, and one that is silent for this long has
+    failed. Raises ModelUnusable for an unknown name, a missing key or a provider that is not installed.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class PydanticAIModel:
         self._http = httpx2.AsyncClient(
             # The request's own deadline is shorter; this one notices a server that accepts no connection.
             timeout=httpx2.Timeout(silence_seconds or READ_SECONDS, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(max_connections=CONNECTIONS),
+            limits=httpx2.Limits(max_connections=None),  # slots and RCA_LLM__MAX_CONCURRENT bound the calls
             headers={"Accept-Encoding": "identity"},
             event_hooks={"response": [bound_answer]},
             follow_redirects=False,  # a redirect would carry the key to another host

@@ -16,7 +16,8 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from worker.adapters.pydantic_ai.failures import one_line
 from worker.domain.values.errors import ReportedError
 
-CONNECTIONS: Final = 100
+BEDROCK_CONNECTIONS: Final = 100
+"""Its client has no unlimited pool."""
 CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 600.0
 """The deadline of a request is shorter."""
@@ -101,7 +102,7 @@ def _legacy_client() -> Any:
 
     return httpx.AsyncClient(
         timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
-        limits=httpx.Limits(max_connections=CONNECTIONS),
+        limits=httpx.Limits(max_connections=None),
         follow_redirects=False,
     )
 
@@ -118,7 +119,7 @@ def _bedrock(base_url: str | None, api_key: str | None) -> Provider[Any]:
     config = Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
-        max_pool_connections=CONNECTIONS,
+        max_pool_connections=BEDROCK_CONNECTIONS,
         retries={"total_max_attempts": 1},
     )
     try:
