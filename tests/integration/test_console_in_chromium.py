@@ -259,6 +259,14 @@ async def test_no_text_runs_or_becomes_a_part_of_any_page(tmp_path):
         }
 
 
+async def test_long_words_do_not_widen_a_page(tmp_path):
+    async with visited(tmp_path) as (place, page):
+        await place.publish(attacked(("W" * 300,)))
+        for path in ("/", "/incident/rr-1"):
+            await page.open(place.url + path)
+            assert 1_100 >= await page.evaluate("document.documentElement.scrollWidth"), path
+
+
 async def test_a_report_is_accessible_and_loads_nothing(tmp_path, demo):
     events = [AuditEvent.model_validate(event) for event in demo["audit_events"]]
     report = tmp_path / "report.html"
