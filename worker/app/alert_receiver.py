@@ -68,9 +68,7 @@ class AlertReceiver:
     _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def receive(self, webhook: Webhook) -> None:
-        """Publish what is new. Raises ReportedError if anything could not be decided or published: send it
-        again.
-        """
+        """Publish what is new. Raises ReportedError if it must be sent again: something could not be published."""
         if webhook.truncated:
             log.warning(
                 "alerts_truncated", left_out=webhook.truncated, advice="raise max_alerts of the receiver"
@@ -145,8 +143,9 @@ class AlertReceiver:
         return root
 
     async def _node(self, host: str) -> ObjectRef | None:
-        """The node with this address or name, for alerts of node-exporter. Raises ClusterError if it may be
-        there.
+        """The node with this address or name, for alerts of node-exporter.
+
+        Raises ClusterError if it may be there.
         """
         if self._nodes is None or self.clock.monotonic() - self._nodes[0] >= OWNER_SECONDS:
             try:

@@ -47,9 +47,7 @@ class _ResultFacts(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How many messages of a stream an export has added to an archive, and the last sequence in the
-    archive.
-    """
+    """What an export has added to an archive: how many messages of a stream, up to the sequence `last`."""
 
     stream: str
     messages: int
@@ -74,8 +72,7 @@ class Auditing:
         heads: Sequence[KeptHead] = (),
         progress: Progress = lambda _done, _all: None,
     ) -> Report:
-        """Check the stream and all chains, or those of one request key, and compare them with the stored
-        results.
+        """Check the stream and its chains (with `only`, of one request key) against the stored results.
 
         Results are read first, because each of them then has all its events in the stream. With `archive`,
         events that were exported are read from there.
@@ -105,8 +102,9 @@ class Auditing:
     async def export(
         self, archive: AuditArchive, progress: Progress = lambda _done, _all: None
     ) -> list[Exported]:
-        """Append what the archive does not have yet. Results come first, because each of them then has all
-        its events in the archive.
+        """Append what the archive does not have yet.
+
+        Results come first, because each of them then has all its events in the archive.
 
         Raises ArchiveError when the archive is of other streams.
         """
@@ -240,8 +238,9 @@ def _archived(archive: AuditArchive, progress: Progress) -> Iterator[tuple[int, 
 
 
 def read_heads(path: Path) -> list[KeptHead]:
-    """The heads in a file, one per line: whole events, or objects with the fields of a head. Raises
-    ReportedError, OSError.
+    """The heads in a file, one per line: whole events, or objects with the fields of a head.
+
+    Raises ReportedError, OSError.
     """
     found = list[KeptHead]()
     for number, line in enumerate(_lines(path), start=1):

@@ -107,8 +107,9 @@ class Operations:
         return found
 
     async def replay(self, letter_id: int) -> StoredLetter:
-        """Send its request again. Raises OperationError if its subject has another prefix, because no
-        worker would take it.
+        """Send its request again.
+
+        Raises OperationError if its subject has another prefix, because no worker would take it.
         """
         letter = await self.letter(letter_id)
         if self._subjects.parse_request(letter.origin_subject) is None:

@@ -32,9 +32,7 @@ class _Comparison:
 
 
 class ServerClock:
-    """Implements Clock by the clock of this machine, which the first look begins to correct by the
-    server's.
-    """
+    """Implements Clock: the clock of this machine, corrected by the server's from the first look on."""
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
@@ -89,9 +87,7 @@ class ServerClock:
 
     @property
     def _uncertain(self) -> bool:
-        """True if the last look was too slow or contradictory, or this machine was suspended or its clock
-        set since.
-        """
+        """True if the last look was too slow or contradictory, or the machine slept or its clock was set."""
         if self._last is None:
             return True
         moved = _seconds(self._machine.now()) - self.monotonic() - self._last.wall

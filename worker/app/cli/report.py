@@ -91,9 +91,7 @@ def _incident(request: Signal) -> Table:
 
 
 def _evidence(result: AnalysisResult) -> Table:
-    """The evidence that the causal chain cites, or else that confirms the answer, or else that was read
-    first.
-    """
+    """The evidence that the causal chain cites; without any, what confirms the answer, or was read first."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(style="cyan", no_wrap=True, min_width=3)
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)

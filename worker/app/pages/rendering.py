@@ -1,5 +1,4 @@
-"""Templates to text. Hidden characters are made visible and all text is escaped, because logs and labels are
-hostile.
+"""Templates to text. Logs and labels are hostile: hidden characters are made visible, and all text is escaped.
 
 HTML is escaped by Jinja, Markdown by `_markdown`; neither template marks anything as safe.
 """
@@ -18,8 +17,7 @@ from worker.app.pages.incident import IncidentPage, axis
 from worker.domain.untrusted.evidence import make_visible
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@]|(?<=:)/|^[-+#=]|^\d+(?=[.)](?:\s|$))|(?<=\bwww)\.)")
-"""What can begin a construct of CommonMark or an automatic link, and what can begin a block at the start
-of a line."""
+"""What can begin a construct of CommonMark, an automatic link or, at the start of a line, a block."""
 LONGEST_FENCE = 40
 TROUBLE = re.compile(
     r"^\S+ Warning |\b(?:error|fatal|panic|critical|exception|traceback|oomkilled)\b", re.IGNORECASE
@@ -88,8 +86,9 @@ def _money(value: float | None) -> str | Markup:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`tone` is `quoted` for what the root cause says word by word, `bad` for trouble. A change has `old` and
-    `new`.
+    """`tone` is `quoted` for what the root cause says word by word, `bad` for trouble.
+
+    A change has `old` and `new`.
     """
 
     text: str

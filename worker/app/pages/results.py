@@ -73,9 +73,7 @@ Shares = Sequence[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Totals of the rows. `cost_usd` counts results whose price is known; `unpriced` says how many are
-    not.
-    """
+    """Totals of the rows. `cost_usd` is without the `unpriced` results, whose price is unknown."""
 
     results: int
     statuses: Shares

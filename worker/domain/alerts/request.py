@@ -23,8 +23,7 @@ from worker.domain.values.objects import ObjectRef
 
 SOURCE = "prometheus-alertmanager"
 NO_INCIDENT = "none"
-"""The severity of alerts that only show that alerting works (`Watchdog`, `InfoInhibitor` of
-kube-prometheus)."""
+"""The severity of alerts that only show that alerting works, such as `Watchdog` and `InfoInhibitor`."""
 PRIORITY = {Severity.CRITICAL: Priority.P1, Severity.HIGH: Priority.P1, Severity.LOW: Priority.P3}
 TEXT_CHARS, NAME_CHARS, WORD_CHARS, LISTED = 8_000, 256, 128, 200
 LABELS, LABEL_CHARS, MAP_CHARS = 64, 1_000, 60_000
@@ -129,8 +128,9 @@ def _priority(given: str, severity: Severity) -> str:
 
 
 def resource_of(labels: Mapping[str, str]) -> ObjectRef | None:
-    """The object, or None if the labels name none. A namespace without an object in it is the object
-    itself.
+    """The object, or None if the labels name none.
+
+    A namespace without an object in it is the object itself.
     """
     namespace = _value(labels, "namespace")
     if operator := _cluster_operator(labels):

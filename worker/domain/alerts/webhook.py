@@ -1,6 +1,4 @@
-"""The webhook of Alertmanager, version 4 (Prometheus documentation, "Alerting: configuration",
-`webhook_config`).
-"""
+"""The webhook of Alertmanager, version 4 (`webhook_config` in the documentation of Prometheus)."""
 
 from __future__ import annotations
 
@@ -54,8 +52,9 @@ class Alert(BaseModel):
 
 
 class Webhook(BaseModel):
-    """The fields that are read of a notification. `truncated` alerts of the group were left out by
-    Alertmanager (`max_alerts`).
+    """The fields that are read of a notification.
+
+    `truncated` alerts of the group were left out by Alertmanager (`max_alerts`).
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -114,8 +114,9 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a chain: the digest of its result, and its signature. `key_id` is empty when it is not
-    signed.
+    """The end of a chain: the digest of its result, and its signature.
+
+    `key_id` is empty when it is not signed.
     """
 
     sequence: int

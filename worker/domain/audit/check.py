@@ -59,8 +59,9 @@ class AuditCheck:
         self._signed = self._ends = 0
 
     def add(self, position: int, body: bytes, stored_at: datetime | None = None) -> None:
-        """Read the next message. `position` is its place, for the report; `stored_at` the time at which it
-        was stored.
+        """Read the next message.
+
+        `position` is its place, for the report; `stored_at` the time at which it was stored.
         """
         try:
             link = read_link(body)
@@ -163,8 +164,9 @@ class AuditCheck:
 
 
 def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain, ChainStatus]]:
-    """The status of each chain of one request, in the order in which they begin. Notes problems in the
-    chains.
+    """The status of each chain of one request, in the order in which they begin.
+
+    Notes problems in the chains.
     """
     for chain in chains:
         _not_in_the_future(chain, facts)
@@ -270,8 +272,9 @@ class TrailStream:
 def stream_findings(
     have: TrailStream, want: Mapping[str, Any], *, max_age: timedelta, now: datetime, archived: int = 0
 ) -> Iterator[AuditFinding]:
-    """Yield what is wrong with the stream. `want` is its configuration as provisioned, which keeps events for
-    `max_age`.
+    """Yield what is wrong with the stream.
+
+    `want` is its configuration as provisioned, which keeps events for `max_age`.
 
     Messages up to the sequence `archived` are known from an archive, so they may be gone.
     """

@@ -11,9 +11,7 @@ from pydantic import AwareDatetime
 
 
 class ChainProblem(enum.StrEnum):
-    """A problem of a chain, the stream or an archive: the trail was tampered with, or a part of it is
-    lost.
-    """
+    """A problem of a chain, the stream or an archive: it was tampered with, or a part of it is lost."""
 
     UNREADABLE = "unreadable"
     CHANGED = "changed"
@@ -38,9 +36,7 @@ class ChainProblem(enum.StrEnum):
 
 
 class ChainStatus(enum.StrEnum):
-    """The state of a chain. `abandoned`: the journal was gone or unreadable, so a later chain replaced this
-    one.
-    """
+    """The state of a chain. `abandoned`: its journal was lost or unreadable, and a later chain replaced it."""
 
     COMPLETE = "complete"
     OPEN = "open"
@@ -51,8 +47,8 @@ class ChainStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """The first problem of a chain, or one of a message that belongs to none, of the stream or of an archive
-    (sequence 0).
+    """The first problem of a chain; or, with the sequence 0, one of a message without a chain, the stream or
+    an archive.
 
     `position` is the sequence in the stream or the line of the file; 0 for a missing event, stream and
     archive.
@@ -77,8 +73,9 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class KeptHead:
-    """The last event of a chain, as it was copied elsewhere when it was published. `time` is None when it was
-    not kept.
+    """The last event of a chain, as it was copied elsewhere when it was published.
+
+    `time` is None when it was not kept.
     """
 
     request_key: str

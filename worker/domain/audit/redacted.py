@@ -29,9 +29,7 @@ M = TypeVar("M", bound=Message)
 
 
 def redacted(message: M) -> M:
-    """The message without secrets in its free text, each text cut to what its type allows or to 2,000
-    characters.
-    """
+    """The message without secrets in its free text, each cut to the limit of its type or 2,000 characters."""
     limits = _limits(type(message))
     cleaned = {name: _clean(getattr(message, name), limit) for name, limit in limits.items()}
     return message.model_copy(update=cleaned)

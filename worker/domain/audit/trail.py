@@ -1,5 +1,6 @@
-"""The audit events of one request: one chain over all its runs. A run records only its own steps, not
-replayed ones.
+"""The audit events of one request: one chain over all its runs.
+
+A run records only its own steps, not replayed ones.
 
 Each event is kept in the journal with the step it belongs to (see journal/run.py), and a run that takes over
 publishes it again as it is. The server drops the second copy, and readers recognise it by its id.
@@ -188,8 +189,9 @@ class AuditTrail:
 
 
 def _arguments(arguments: dict[str, Any]) -> dict[str, str]:
-    """The arguments as texts. Names are the model's words as well, and a value may be a secret because of
-    its name.
+    """The arguments as texts.
+
+    Names are the model's words as well, and a value may be a secret because of its name.
     """
     shown = redact_json(arguments).items()
     return {one_line(_preview(name), NAME_CHARS): _preview(str(value)) for name, value in shown}
