@@ -142,6 +142,11 @@ def _kind_of_word(last: str, before: str) -> str | None:
     return None
 
 
+def mark_of(kind: str) -> str:
+    """The mark that replaces a secret of this kind."""
+    return f"[REDACTED:{'secret' if kind == 'object' else kind}]"
+
+
 def is_no_secret(value: str, kind: str) -> bool:
     """True if the value of a secret key is not a secret itself: empty, a mask, a reference, a file, the
     name of an object.

@@ -17,6 +17,7 @@ from worker.domain.untrusted.redaction.names import (
     is_prose,
     is_statement,
     looks_random,
+    mark_of,
     secret_kind,
 )
 from worker.domain.untrusted.redaction.pair_forms import Form
@@ -28,6 +29,7 @@ from worker.domain.untrusted.redaction.words import (
     line_at,
     lines_with,
     mask_lines,
+    with_group,
 )
 
 MAX_KEYS = 32
@@ -148,7 +150,7 @@ def _secret(match: re.Match[str], text: str) -> tuple[int, int, str] | None:
     start, end = _extent(match, text, kind)
     if not _is_secret(text[start:end], kind, match):
         return None
-    mark = f"[REDACTED:{'secret' if kind == 'object' else kind}]"
+    mark = mark_of(kind)
     quoted = match["close"] is not None and match["open"] is None and match["close"] in {'"', "'"}
     return start, end, f"{match['close']}{mark}{match['close']}" if quoted else mark
 
@@ -341,13 +343,11 @@ def _mask_cell(match: re.Match[str]) -> str:
     plain = value.isalpha() or " " in value
     if kind is None or plain or is_no_secret(value, kind) or is_prose(value) or forms.MARKED.fullmatch(value):
         return match.group()
-    start, end = match.start("value") - match.start(), match.end("value") - match.start()
-    return f"{match.group()[:start]}[REDACTED:{'secret' if kind == 'object' else kind}]{match.group()[end:]}"
+    return with_group(match, "value", mark_of(kind))
 
 
 def _mask_element(match: re.Match[str]) -> str:
     kind = secret_kind(match["key"])
     if kind is None or is_no_secret(match["value"], kind) or forms.MARKED.fullmatch(match["value"]):
         return match.group()
-    start, end = match.start("value") - match.start(), match.end("value") - match.start()
-    return f"{match.group()[:start]}[REDACTED:{'secret' if kind == 'object' else kind}]{match.group()[end:]}"
+    return with_group(match, "value", mark_of(kind))

@@ -20,7 +20,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from worker.domain.untrusted.redaction.names import is_no_secret, secret_kind
+from worker.domain.untrusted.redaction.names import is_no_secret, mark_of, secret_kind
 from worker.domain.untrusted.redaction.pairs import mask_pairs
 from worker.domain.untrusted.redaction.shapes import (
     is_plain_name,
@@ -115,7 +115,7 @@ def _masked(item: Any, kind: str, depth: int) -> Any:
     text = str(item)
     if is_no_secret(text, kind) or (kind == "auth" and len(text) < 12):
         return item
-    return f"[REDACTED:{'secret' if kind == 'object' else kind}]"
+    return mark_of(kind)
 
 
 def _until_stable(text: str, decode: int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from worker.domain.untrusted.redaction.names import looks_random
-from worker.domain.untrusted.redaction.words import folded, lines_with, mask_lines, with_zeros
+from worker.domain.untrusted.redaction.words import folded, lines_with, mask_lines, with_group, with_zeros
 
 Check = Callable[[str], bool]
 EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
@@ -57,9 +57,7 @@ class Shape:
         secret = match.group(group)
         if MARKED.fullmatch(secret) or (self.check is not None and not self.check(secret)):
             return match.group()
-        start, end = match.start(group) - match.start(), match.end(group) - match.start()
-        whole = match.group()
-        return f"{whole[:start]}[REDACTED:{self.kind}]{whole[end:]}"
+        return with_group(match, group, f"[REDACTED:{self.kind}]")
 
 
 def _is_bearer(token: str) -> bool:

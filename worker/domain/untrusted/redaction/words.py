@@ -79,3 +79,9 @@ def mask_lines(text: str, lines: Iterable[Span], mask: Callable[[str], str]) -> 
         parts += (text[done:start], mask(text[start:end]))
         done = end
     return "".join((*parts, text[done:])) if parts else text
+
+
+def with_group(match: re.Match[str], group: str | int, mark: str) -> str:
+    """The text of a match with one of its groups replaced."""
+    start, end = (at - match.start() for at in match.span(group))
+    return f"{match[0][:start]}{mark}{match[0][end:]}"

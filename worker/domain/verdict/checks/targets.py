@@ -172,19 +172,17 @@ def choose_target(
     """
     candidates = _candidates(affected, covered_kinds(workflow))
     if candidates:
-        target = _best_candidate(candidates, given)
-        _check_conflicts(given, target, affected.chain, report)
-        parameters = _filled(workflow, given, target, affected.chain, report)
-        _check_beside(workflow, given, target, affected.chain, unseen, report)
-        return TargetChoice(target, parameters)
-    if not _check_other(workflow, other_target(workflow, given, affected), other, report) or other is None:
+        target, chain, known = _best_candidate(candidates, given), affected.chain, affected.chain
+    elif _check_other(workflow, other_target(workflow, given, affected), other, report) and other is not None:
+        detail = f"{workflow.workflow_id} acts on {other.ref}, the cause lies in {affected.ref}"
+        report.require_approval(FactorCode.TARGET_NOT_AFFECTED_RESOURCE, detail)
+        target, chain, known = other.ref, (other.ref,), (other.ref, *affected.chain)
+    else:
         return TargetChoice(None, dict(given))
-    detail = f"{workflow.workflow_id} acts on {other.ref}, the cause lies in {affected.ref}"
-    report.require_approval(FactorCode.TARGET_NOT_AFFECTED_RESOURCE, detail)
-    _check_conflicts(given, other.ref, (other.ref,), report)
-    parameters = _filled(workflow, given, other.ref, (other.ref,), report)
-    _check_beside(workflow, given, other.ref, (other.ref, *affected.chain), unseen, report)
-    return TargetChoice(other.ref, parameters)
+    _check_conflicts(given, target, chain, report)
+    parameters = _filled(workflow, given, target, chain, report)
+    _check_beside(workflow, given, target, known, unseen, report)
+    return TargetChoice(target, parameters)
 
 
 def _candidates(affected: ResolvedObject, kinds: Sequence[str]) -> tuple[ObjectRef, ...]:
