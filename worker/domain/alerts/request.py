@@ -95,9 +95,7 @@ def request_of(alert: Alert, target: ObjectRef, *, environment: str, cluster_nam
 
 def storm_request(body: dict[str, Any], storm: Storm, *, window: str) -> dict[str, Any]:
     """One request for a whole storm, from that of the alert that made it one."""
-    objects = [
-        f"{o.kind}/{o.namespace}/{o.name}" if o.namespace else f"{o.kind}/{o.name}" for o in storm.objects
-    ]
+    objects = ["/".join(filter(None, (o.kind, o.namespace, o.name))) for o in storm.objects]
     name = f"am-storm-{body['remediation_id'].removeprefix('am-')}"
     return body | {
         "incident_id": name,

@@ -21,6 +21,7 @@ ON_TRUE: dict[str, frozenset[str] | None] = {
     "PodResizeInProgress": frozenset({"Error"}),
 }
 """Conditions of a Pod that matter if they are True; with reasons, only for these."""
+MAX_REASON = 240  # characters
 QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
 
 
@@ -180,7 +181,7 @@ def pod_failing(pod: Manifest) -> bool:
     return ready != "True" or any(c.failing for c in containers(pod))
 
 
-def pod_reason(pod: Manifest, limit: int = 240) -> str:
+def pod_reason(pod: Manifest) -> str:
     """The reasons of a failure, in one line: ends and waits of containers, and conditions. Empty if the
     pod is healthy.
     """
@@ -190,7 +191,7 @@ def pod_reason(pod: Manifest, limit: int = 240) -> str:
     if message := text(status.get("message")):
         parts.append(message)
     told = (*parts, *_told_by_conditions(pod, status), deletion(pod))
-    return one_line("; ".join(part for part in told if part), limit)
+    return one_line("; ".join(part for part in told if part), MAX_REASON)
 
 
 def _told_by_conditions(pod: Manifest, status: dict[str, Any]) -> Iterator[str]:

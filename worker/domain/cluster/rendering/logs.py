@@ -184,7 +184,7 @@ def _repeats(keys: list[str], start: int) -> tuple[int, int]:
     return best
 
 
-def render_log(lines: list[str], max_tokens: int, *, head_share: float = 0.12) -> Excerpt:
+def render_log(lines: list[str], max_tokens: int) -> Excerpt:
     """Folded lines within the budget: the end first, then lines that report trouble, then the beginning."""
     folded = fold(lines)
     costs = [estimate_tokens(item.text) + 1 for item in folded]
@@ -194,7 +194,7 @@ def render_log(lines: list[str], max_tokens: int, *, head_share: float = 0.12) -
     if sum(costs) <= max_tokens:
         return Excerpt("\n".join(f.text for f in folded), len(lines), len(lines))
     room = max_tokens - 10
-    head_room, tail_room = int(room * head_share), int(room * 0.55)
+    head_room, tail_room = int(room * 0.12), int(room * 0.55)
     shown: set[int] = set()
     room -= _take(range(len(folded) - 1, -1, -1), costs, tail_room, shown)
     room -= _take(range(len(folded)), costs, head_room, shown)

@@ -124,9 +124,9 @@ def clamped(low: float, high: float) -> AfterValidator:
     return AfterValidator(lambda number: min(max(number, low), high))
 
 
-def aliased(*names: str, description: str = "", default: Any = "") -> Any:
+def aliased(*names: str, description: str = "") -> Any:
     """A field that may be given under any of the names."""
-    return Field(default=default, validation_alias=AliasChoices(*names), description=description or None)
+    return Field(default="", validation_alias=AliasChoices(*names), description=description or None)
 
 
 class Arguments(NullIsAbsent):
