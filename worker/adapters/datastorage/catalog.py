@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -37,13 +37,6 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 Answered = TypeVar("Answered")
-
-
-class CachedSnapshot(NamedTuple):
-    """A snapshot that is valid until `until` (monotonic)."""
-
-    snapshot: CatalogSnapshot
-    until: float
 
 
 class DataStorageCatalog(ServerClient):
@@ -75,7 +68,7 @@ class DataStorageCatalog(ServerClient):
         )
         super().__init__(self._client.server)
         self._api: WorkflowsApi | PlaybooksApi = WorkflowsApi()
-        self._kept: dict[Hashable, CachedSnapshot] = {}
+        self._kept: dict[Hashable, tuple[float, CatalogSnapshot]] = {}  # until when, and what
         self._meaning = MeaningRanking(embedder, monotonic) if embedder else None
         self._embedded: CatalogSnapshot | None = None
         self._reading = asyncio.Lock()
@@ -156,7 +149,7 @@ class DataStorageCatalog(ServerClient):
 
     def _fresh(self, context: SelectionContext) -> CatalogSnapshot | None:
         kept = self._kept.get(self._api.key(context))
-        return kept.snapshot if kept is not None and self._monotonic() < kept.until else None
+        return kept[1] if kept and self._monotonic() < kept[0] else None
 
     async def _read(self, exchange: Exchange, context: SelectionContext) -> CatalogSnapshot:
         async with self._reading:  # another call may have read it meanwhile
@@ -166,16 +159,16 @@ class DataStorageCatalog(ServerClient):
             found = await self._found(exchange, context)
             self._note(found)
             snapshot = await asyncio.to_thread(CatalogSnapshot, found.workflows.values(), found.texts)
-            self._keep(self._api.key(context), CachedSnapshot(snapshot, until))
+            self._keep(self._api.key(context), until, snapshot)
             return snapshot
 
-    def _keep(self, key: Hashable, kept: CachedSnapshot) -> None:
+    def _keep(self, key: Hashable, until: float, snapshot: CatalogSnapshot) -> None:
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
-        self._kept[key] = kept
+        self._kept[key] = until, snapshot
         if self._meaning:
-            self._meaning.replace_passages(kept.snapshot.passages)
-            self._embedded = kept.snapshot
+            self._meaning.replace_passages(snapshot.passages)
+            self._embedded = snapshot
 
     async def _found(self, exchange: Exchange, context: SelectionContext) -> CatalogRecords:
         try:

@@ -5,7 +5,6 @@ it.
 from __future__ import annotations
 
 import asyncio
-import enum
 import json
 import sys
 import uuid
@@ -13,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -307,19 +306,12 @@ def _what(key: str) -> str:
 # -- report
 
 
-class Format(enum.StrEnum):
-    """How a report is written."""
-
-    MARKDOWN = "md"
-    HTML = "html"
-
-
 @asynchronous
 async def report(
     key: Key,
     *,
     form: Annotated[
-        Format | None,
+        Literal["md", "html"] | None,
         typer.Option(
             "--format",
             help="Markdown or one self-contained HTML file; by default, the extension of FILE decides.",
@@ -351,8 +343,8 @@ async def report(
             auditing = Auditing(opened.nc, opened.subjects)
             events = await auditing.events_of(key, show) if timeline else []
     page = incident_page(key, result, events)
-    by_name = Format.HTML if output and output.suffix.lower() in {".html", ".htm"} else Format.MARKDOWN
-    written = as_html(page) if (form or by_name) is Format.HTML else as_markdown(page)
+    by_name = "html" if output and output.suffix.lower() in {".html", ".htm"} else "md"
+    written = as_html(page) if (form or by_name) == "html" else as_markdown(page)
     if output:
         await asyncio.to_thread(output.write_text, written, encoding="utf-8")
         typer.echo(f"written to {output}", err=True)
