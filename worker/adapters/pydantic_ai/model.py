@@ -35,7 +35,7 @@ from worker.adapters.pydantic_ai.providers import (
     provider_model,
 )
 from worker.adapters.pydantic_ai.replies import reply_of
-from worker.adapters.pydantic_ai.shortcuts import ToolSets, without_retries
+from worker.adapters.pydantic_ai.shortcuts import derived_once, without_retries
 from worker.domain.values.conversation import (
     ModelRequest,
     Reply,
@@ -99,7 +99,7 @@ class PydanticAIModel:
         self._settings = ModelSettings(
             max_tokens=max_output_tokens, cache=True, **without_retries(self._model)
         )
-        self._tools = ToolSets(self._model)
+        self._parameters_of = derived_once(self._model)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -139,7 +139,7 @@ class PydanticAIModel:
 
     async def _call(self, request: ModelRequest, settings: ModelSettings) -> ModelResponse:
         messages = [_provider_message(request.system, turn) for turn in request.turns]
-        tools = self._tools.parameters(request.tools)
+        tools = self._parameters_of(request.tools)
         if not self._streams:
             return await model_request(
                 self._model, messages, model_settings=settings, model_request_parameters=tools

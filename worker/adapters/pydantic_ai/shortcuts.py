@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -44,33 +44,27 @@ def _as_it_is(model_request_parameters: ModelRequestParameters) -> ModelRequestP
     return model_request_parameters
 
 
-class ToolSets:
-    """The tools of requests in the form of one model, each set derived once."""
+def derived_once(model: Model[Any]) -> Callable[[Sequence[ToolSpec]], ModelRequestParameters]:
+    """A function for the part of a request to this model that says which tools there are. It derives each set of
+    tools once; the model itself derives nothing any more.
+    """
+    derive = model.customize_request_parameters
+    model.customize_request_parameters = _as_it_is  # type: ignore[method-assign]  # of this one model
 
-    def __init__(self, model: Model[Any]) -> None:
-        derive = model.customize_request_parameters
+    @lru_cache(maxsize=TOOL_SETS)
+    def derived(tools: str) -> ModelRequestParameters:
+        return derive(ModelRequestParameters(function_tools=[ToolDefinition(**t) for t in json.loads(tools)]))
 
-        @lru_cache(maxsize=TOOL_SETS)
-        def derived(tools: str) -> ModelRequestParameters:
-            return derive(
-                ModelRequestParameters(function_tools=[ToolDefinition(**t) for t in json.loads(tools)])
-            )
+    def parameters(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
+        return derived(json.dumps([_definition(tool) for tool in tools]))
 
-        self._derived = derived
-        model.customize_request_parameters = _as_it_is  # type: ignore[method-assign]  # of this one model
+    return parameters
 
-    def parameters(self, tools: Sequence[ToolSpec]) -> ModelRequestParameters:
-        """The part of a request that says which tools there are."""
-        return self._derived(
-            json.dumps(
-                [
-                    {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters_json_schema": dict(tool.parameters),
-                        "strict": tool.is_answer,
-                    }
-                    for tool in tools
-                ]
-            )
-        )
+
+def _definition(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters_json_schema": dict(tool.parameters),
+        "strict": tool.is_answer,
+    }
