@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,13 +62,8 @@ async def demo(
     body = case.request(recovery=recovery)
     if output and not output.parent.is_dir():
         raise ReportedError(f"--output {output}: no such directory")
-    shown = _Run(console)
-    with (
-        console.status("starting NATS, cluster and worker")
-        if console.is_terminal
-        else nullcontext() as spinner
-    ):
-        shown.spinner = spinner
+    with console.status("starting NATS, cluster and worker") as spinner:
+        shown = _Run(console, spinner)
         async with open_services() as services:
             who = "the offline analyst (rules, no language model)" if services.offline else services.llm.model
             console.print(Text(f"Case {case.directory}, answered by {who}", style="bold"))
@@ -140,9 +134,8 @@ async def _while_model_answers(
 class _Run:
     """Collects the events of the run, and prints each as it arrives."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.spinner: Spinner | None = None
+    def __init__(self, console: Console, spinner: Spinner) -> None:
+        self.console, self.spinner = console, spinner
         self.events: list[AuditEvent] = []
         self._arrived: asyncio.Queue[AuditEvent | None] = asyncio.Queue()
 
@@ -170,8 +163,7 @@ class _Run:
         if line := step_of(event):
             mark = "" if line.startswith(" ") else "✓ "
             self.console.print(Text(f"{mark}{line}"), overflow="ellipsis", no_wrap=True)
-        if self.spinner is not None:
-            self.spinner.update(work_after(event))
+        self.spinner.update(work_after(event))
 
 
 def _print(console: Console, outcome: Outcome | None, body: bytes, kind: RequestKind) -> None:
