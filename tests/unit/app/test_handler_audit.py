@@ -22,7 +22,7 @@ from worker.domain.audit.findings import AuditFacts, ChainStatus, StoredResult
 from worker.domain.values.delivery import ACK, LET_GO, Fate
 from worker.domain.values.errors import Retry, RetryReason, Unavailable
 from worker.domain.values.ports import Step
-from worker.domain.values.step_kinds import BEGIN, LLM
+from worker.domain.values.step_kinds import BEGIN, END, LLM
 
 SIGNER = Ed25519Signer(b"k" * 32)
 PUBLIC = Ed25519Check(bytes(SIGNER._key.verify_key))
@@ -153,6 +153,30 @@ async def test_a_broker_that_fails_at_any_event(when):
     while (await rig.take()).fate is Fate.RETRY:
         pass
     assert whole(rig.world)
+
+
+async def test_a_request_whose_first_step_could_not_be_stored_is_accepted_by_the_next_run():
+    rig = HandlerRig()
+    opened, failing = rig.world.journal.open, [True]
+
+    async def opening(key, run):
+        journal = await opened(key, run)
+        append = journal.append
+
+        async def appending(kind, *rest, **options):
+            if kind == BEGIN and failing and failing.pop():
+                raise Unavailable("no answer")
+            await append(kind, *rest, **options)
+
+        journal.append = appending
+        return journal
+
+    rig.world.journal.open = opening
+    assert (await rig.take()).fate is Fate.RETRY
+    assert [END] == [step.kind for step in rig.steps]
+    assert ACK == await rig.take()
+    assert whole(rig.world)
+    assert "request.accepted" == rig.world.events.audits[0].event_type
 
 
 async def test_a_run_that_is_stopped_in_a_call():

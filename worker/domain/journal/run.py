@@ -134,7 +134,9 @@ class Run:
             await self._events.audit(record)
         message = self.accepted.delivery.message
         if not (done(self, RESULT) or dead_letter_step(self.steps, message)):
-            self.trail.record(self._resumed() if self.steps else self._accepted())
+            # Only an END is there when the BEGIN before it could not be stored: nothing has begun yet.
+            is_first = all(step.kind == END for step in self.steps)
+            self.trail.record(self._accepted() if is_first else self._resumed())
         self.begun = True
         await self.append(
             BEGIN,
