@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import nats
 import pytest
 
-from schemas.analysis import AnalysisResult
+from schemas.analysis import AnalysisResult, Status
 from schemas.subjects import Header, Subjects
 from tests.commands import rca
 from tests.corpus_files import corpus_path
 from tests.fakes.audit_chains import accepted, chain, complete, failed
-from tests.fakes.messages import dead, refused, review_result
+from tests.fakes.messages import NOON, dead, refused, review_result
 from tests.nats_servers import one_server
 from tests.processes import COMMAND, Ended, environment
 from worker.adapters.nats.layout import wanted
@@ -127,6 +127,22 @@ async def test_a_request_that_has_its_result_is_not_cancelled(place):
     )
     assert not await cancelled(place, "rr=2E1")
     assert State.DONE == await Operations(place.nc, Subjects()).state("rr%2E1")
+
+
+async def test_the_replay_of_a_dead_letter_can_be_cancelled_and_its_failed_result_alone_cannot(place):
+    failed_result = review_result("rr-1").model_copy(update={"status": Status.FAILED})
+    await place.js.publish("rca.result.incident.rr-1", failed_result.model_dump_json().encode())
+    await place.js.publish("$KV.RCA_JOURNAL.rr-1.1", b"a step")
+    operations = Operations(place.nc, Subjects())
+    assert failed_result == await operations.cancel("rr-1", at=NOON, token="1")
+    assert not await cancelled(place, "rr-1")
+    await place.js.publish("rca.request.incident", body("rr-1"))
+    shown = await place.rca("cancel", "rr-1", "--json")
+    assert (0, {"key": "rr-1", "state": "begun", "cancelled": True, "status": None}) == (
+        shown.code,
+        shown.json(),
+    )
+    assert await cancelled(place, "rr-1")
 
 
 async def test_a_remediation_id_is_understood_in_place_of_its_key(place):

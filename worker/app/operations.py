@@ -11,7 +11,7 @@ from functools import partial
 from nats.aio.client import Client
 from pydantic import ValidationError
 
-from schemas.analysis import AnalysisResult
+from schemas.analysis import AnalysisResult, Status
 from schemas.failure import ValidationFailure
 from schemas.subjects import Lane, Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
@@ -130,11 +130,11 @@ class Operations:
         return await self._results.find(RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT, key)
 
     async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
-        """Cancel a request. If it already has a result, return it and cancel nothing.
+        """Cancel a request. If it has ended already, return its result and cancel nothing.
 
         `token` is unique for each call.
         """
-        stored = await self.result(key)
+        stored = await self._ended(key)
         if stored is None:
             await self._cancellations.cancel(kv_key(key), at=at, token=token)
         return stored
@@ -145,9 +145,17 @@ class Operations:
         begun = bool(await self._journal.subjects(steps))
         if not begun and await self._waits(key):
             return State.WAITING
-        if await self.result(key):  # it ended while we looked
+        if await self._ended(key):  # while we looked
             return State.DONE
         return State.BEGUN if begun else State.UNKNOWN
+
+    async def _ended(self, key: str) -> AnalysisResult | None:
+        """The result of a request that has ended. A `failed` one is not the end while a replay is queued or
+        runs.
+        """
+        stored = await self.result(key)
+        is_replayed = stored is not None and stored.status is Status.FAILED and await self._waits(key)
+        return None if is_replayed else stored
 
     async def _waits(self, key: str) -> bool:
         every = f"{self._subjects.prefix}.request.>"
