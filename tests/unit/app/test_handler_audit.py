@@ -19,10 +19,11 @@ from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
 from worker.domain.audit.check import AuditCheck
 from worker.domain.audit.findings import AuditFacts, ChainStatus, StoredResult
+from worker.domain.values.delays import CLAIM_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Fate
 from worker.domain.values.errors import Retry, RetryReason, Unavailable
 from worker.domain.values.ports import Step
-from worker.domain.values.step_kinds import BEGIN, END, LLM
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, LLM, OPENING, RESULT
 
 SIGNER = Ed25519Signer(b"k" * 32)
 PUBLIC = Ed25519Check(bytes(SIGNER._key.verify_key))
@@ -134,6 +135,38 @@ async def test_a_run_that_was_replaced_publishes_nothing_that_is_not_in_the_jour
     kept = [event.body for step in rig.steps for event in step.events]
     assert kept == list(rig.world.events.bodies.values())
     assert ACK == await rig.take()
+    assert whole(rig.world)
+
+
+async def test_a_run_that_was_replaced_while_it_published_its_claim_makes_no_call():
+    rig = HandlerRig()
+    publish = rig.world.events.audit
+
+    async def frozen(record):
+        if record.event_type == "llm.request":
+            rig.world.clock.advance(CLAIM_SECONDS + 1.0)
+            rig.steps.append(Step(len(rig.steps) + 1, BEGIN, "newer", b"", {"digest": "", "at": ""}))
+        await publish(record)
+
+    rig.world.events.audit = frozen
+    assert LET_GO == await rig.take()
+    assert 0 == rig.world.model.calls
+    rig.world.events.audit = publish
+    assert ACK == await rig.take()
+    assert whole(rig.world)
+
+
+async def test_a_claim_that_took_long_is_repeated_before_the_call():
+    rig = HandlerRig()
+    publish = rig.world.events.audit
+
+    async def slow(record):
+        rig.world.clock.advance(CLAIM_SECONDS + 1.0)
+        await publish(record)
+
+    rig.world.events.audit = slow
+    assert ACK == await rig.take()
+    assert [BEGIN, OPENING, CLAIM, CLAIM, LLM, RESULT] == [step.kind for step in rig.steps]
     assert whole(rig.world)
 
 

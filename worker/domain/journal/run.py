@@ -33,6 +33,7 @@ from worker.domain.journal.second_view import SECOND_VIEW_STEP
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
 from worker.domain.untrusted.evidence import Evidence
 from worker.domain.values.conversation import Reply
+from worker.domain.values.delays import CLAIM_SECONDS
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.limits import Spent
 from worker.domain.values.ports import AuditRecord, Clock, Events, JournalRun, Signer, Step
@@ -85,7 +86,7 @@ class Run:
     ) -> None:
         self.accepted, self.name = accepted, name
         self.proceed, self.new_token = proceed, new_token
-        self._journal, self._events = journal, events
+        self._journal, self._events, self._clock = journal, events, clock
         self.steps: list[Step] = list(journal.past)
         """Everything in the journal, including the steps of this run and those it cannot continue from."""
         self.begun = False
@@ -156,14 +157,19 @@ class Run:
     async def append(
         self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
     ) -> None:
-        """Store a step with the events recorded since the last one, then publish them."""
+        """Store a step with the events recorded since the last one, then publish them.
+
+        A claim that took long is repeated, because another run may have replaced this one meanwhile.
+        """
         records = (*self._recorded, *events)
-        self._recorded = []
+        self._recorded, began = [], self._clock.monotonic()
         await self._journal.append(kind, data, events=records, **notes)
         self.steps.append(Step(len(self.steps) + 1, kind, self.name, data, notes, records))
         self._tail = records[-1] if records else self._tail
         for record in records:
             await self._events.audit(record)
+        if kind == CLAIM and self._clock.monotonic() - began > CLAIM_SECONDS:
+            await self.append(CLAIM, **notes)
 
     async def conclude(self, result: AnalysisResult, **kept: Any) -> None:
         """Make the result the last step of the request: from now on every run publishes this one."""

@@ -15,6 +15,9 @@ HISTORY_PATIENCE_SECONDS: Final = 3.0
 """The same for calls that help an analysis but are not needed for it."""
 HISTORY_WRITE_SECONDS: Final = 10.0
 """How long a result may wait until the history has it, behind other results of the same resource."""
+CLAIM_SECONDS: Final = 1.0
+"""A claim that took longer than this, with the events that are published before the call, allows no paid
+call: a worker that was frozen meanwhile may have been replaced."""
 SETTLE_PATIENCE_SECONDS: Final = 30.0
 """How long an ack is retried; after that, the message is redelivered, and its result is found."""
 
