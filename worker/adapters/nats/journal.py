@@ -70,9 +70,7 @@ class NatsJournal:
         if is_large(step):
             # First the object, then the step that names it. No two runs share an object: put() on a shared
             # name lets them purge each other's chunks. A loser's object stays until its TTL.
-            store = await self._objects()
-            with _unavailable(name):
-                await store.put(name, step.data)
+            await self._stream.patiently(f"store {name}", lambda: self._put_object(name, step.data))
         body = encode(step, before, name)
         stored = await self._stream.create(
             self._subject(key, str(step.number)),
@@ -147,6 +145,9 @@ class NatsJournal:
     async def _objects(self) -> ObjectStore:
         with _unavailable(self._bucket):
             return await self._js.object_store(self._bucket)
+
+    async def _put_object(self, name: str, data: bytes) -> None:
+        await (await self._js.object_store(self._bucket)).put(name, data)
 
     async def _get_object(self, name: str, size: int) -> bytes:
         """What is there of an object. Not ObjectStore.get(): it waits for ever for a missing chunk, and needs

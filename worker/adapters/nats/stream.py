@@ -344,6 +344,15 @@ class FencedStream:
             stored_at=message.time or datetime.now(UTC),
         )
 
+    async def patiently(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
+        """A write by nats-py that belongs to the stream, repeated like the writes of this class."""
+
+        async def attempt() -> T:
+            with self._translated():
+                return await call()
+
+        return await self._patiently(what, attempt, call="write")
+
     async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]], *, call: str = "read") -> T:
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE_SECONDS
         end = loop.time() + self._patience_seconds
