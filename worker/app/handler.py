@@ -31,7 +31,7 @@ from worker.domain.intake.accepted import AcceptedRequest, accept
 from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
 from worker.domain.journal.run import Run, dead_letter_step
-from worker.domain.journal.steps import RELEASED, Counts, count, done, finished, owner
+from worker.domain.journal.steps import RELEASED, Counts, count, done, finished, is_overtaken, owner
 from worker.domain.values.delays import (
     NOT_NOW_SECONDS,
     RELEASE_PAUSE_SECONDS,
@@ -177,6 +177,8 @@ class RequestHandler:
             return run
         if last_run and (last := owner(run.steps)) and last.run != last_run:
             raise LostClaim(f"{accepted.key}: taken over while it was held")
+        if is_overtaken(run.steps, accepted.delivery):
+            raise LostClaim(f"{accepted.key}: a later delivery is being served")
         message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
         how = run_mode(counts, max_deaths=self._settings.max_deaths, finished=bool(done(run, RESULT)))
@@ -202,15 +204,16 @@ class RequestHandler:
         """The run to begin; or the settlement, if the request has its result or its key belongs to another
         message.
         """
+        # The journal first: a run that ends while this is read stores its result before its last step.
+        run = await self._open(accepted)
         stored = await self._ports.results.find(accepted.kind, accepted.key)
         if stored is not None and stored.request_digest != accepted.digest:
             return await self._closing.conflict(accepted, answered(stored))
         if stored is not None and stored.status is not Status.FAILED:
             log.info("already_answered", request=accepted.key)
             if accepted.delivery.deliveries > 1:  # the worker that answered it may have died before the end
-                await self._closing.finish(await self._open(accepted))
+                await self._closing.finish(run)
             return ACK
-        run = await self._open(accepted)
         if settled := await self._not_ours(accepted, run):
             return settled
         if stored is not None and not (

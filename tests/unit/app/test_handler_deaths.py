@@ -14,7 +14,7 @@ from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.domain.journal.steps import count
 from worker.domain.values.delays import DEATH_PAUSES_SECONDS
-from worker.domain.values.delivery import ACK, Fate
+from worker.domain.values.delivery import ACK, LET_GO, Fate
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.step_kinds import BEGIN, END
 
@@ -117,6 +117,28 @@ async def test_after_a_death_in_isolation_a_request_waits_in_the_queue_for_ever_
         waits.append(settled.after_seconds)
     assert [pause - 1.0 for pause in DEATH_PAUSES_SECONDS] == waits[:2]
     assert (Fate.TERMINATE, 0.0) == (settled.fate, waits[2])  # of the last one it is a dead letter
+
+
+async def test_an_earlier_delivery_that_comes_late_leaves_a_living_run_alone():
+    deadly = Deadly()
+    rig = HandlerRig(World(model=deadly))
+    deadly.hold.clear()
+    living = asyncio.create_task(rig.take(deliveries=2))
+    await until(lambda: deadly.running)
+    rig.new_process()
+    assert LET_GO == await rig.take(deliveries=1)
+    deadly.hold.set()
+    assert ACK == await living
+    assert 1 == deadly.calls
+
+
+async def test_a_message_that_is_counted_anew_is_served_once_the_last_run_has_ended():
+    """A consumer that was created anew counts its deliveries from 1."""
+    rig = HandlerRig()
+    rig.says(Unavailable("cut off"))
+    assert (await rig.take(deliveries=9)).fate is Fate.RETRY
+    rig.says(final(answer()))
+    assert ACK == await rig.take(deliveries=1)
 
 
 async def test_one_death_is_an_accident():

@@ -16,7 +16,7 @@ from tests.fakes.handler_rig import HandlerRig, body
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.app.stranded import StrandedRequests, SweepReport
-from worker.domain.values.delivery import ACK, Delivery, Fate
+from worker.domain.values.delivery import ACK, LET_GO, Delivery, Fate
 from worker.domain.values.errors import Retry, RetryReason
 from worker.domain.values.ports import StoredRequest
 from worker.domain.values.step_kinds import RESULT
@@ -118,6 +118,22 @@ async def test_where_the_first_is_gone_the_second_takes_over(there):
     rig.says(final(answer()))
     assert ACK == await rig.take(sequence=9)
     assert (1, 2) == (rig.world.model.calls, rig.result.usage.llm_calls)
+
+
+async def test_a_second_message_is_not_served_when_the_first_ends_while_it_is_looked_up():
+    rig = HandlerRig()
+    results, found = rig.handler._ports.results, rig.handler._ports.results.find
+
+    async def slowly(kind, key):
+        there = await found(kind, key)
+        results.find = found
+        assert ACK == await rig.take(sequence=7)
+        return there
+
+    results.find = slowly
+    assert LET_GO == await rig.take(sequence=8)
+    assert ACK == await rig.take(sequence=8)
+    assert 1 == rig.world.model.calls
 
 
 async def test_deaths_and_errors_of_another_message_do_not_count():

@@ -144,6 +144,7 @@ class Run:
             alone=alone,
             digest=self.accepted.digest,
             **message.as_notes(),
+            deliveries=self.accepted.delivery.deliveries,
             at=at.isoformat(),
             afresh=bool(self.flaw),
         )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from worker.domain.values.delivery import MessageId
+from worker.domain.values.delivery import Delivery, MessageId
 from worker.domain.values.ports import AuditRecord, JournalRun, Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, LLM, UNREADABLE
 
@@ -87,11 +87,15 @@ def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The last run: its name, the digest of its request, and the message it was begun for."""
+    """The last run: its name, the digest of its request, and the message it was begun for.
+
+    `deliveries`: how often that message had been delivered by then; 0 if unknown.
+    """
 
     run: str
     digest: str
     message: MessageId
+    deliveries: int = 0
 
 
 def finished(steps: Sequence[Step]) -> bool:
@@ -109,8 +113,20 @@ def owner(steps: Sequence[Step]) -> Owner | None:
     """The last run that names its message; None before the first."""
     for step in reversed(steps):
         if step.kind in {BEGIN, FINISHED} and (message := MessageId.from_notes(step.notes)):
-            return Owner(step.run, str(step.notes.get("digest", "")), message)
+            deliveries = step.notes.get("deliveries", 0)
+            return Owner(step.run, str(step.notes.get("digest", "")), message, deliveries)
     return None
+
+
+def is_overtaken(steps: Sequence[Step], delivery: Delivery) -> bool:
+    """True if a later delivery of the same message is served by a run that has not ended, and may be alive.
+
+    Then the worker of this delivery was frozen for longer than ack_wait before its run began.
+    """
+    last = owner(steps)
+    if last is None or last.deliveries <= delivery.deliveries or not last.message.matches(delivery.message):
+        return False
+    return not any(step.kind == END and step.run == last.run for step in steps)
 
 
 def usable(steps: Sequence[Step]) -> tuple[Step, ...]:
