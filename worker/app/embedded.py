@@ -33,6 +33,9 @@ from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import nats_server
 
+EXAMPLE_CASE = Path(str(files("worker") / "examples" / "incident"))
+"""The shipped example incident."""
+
 
 @dataclass(frozen=True, slots=True)
 class CaseDirectory:
@@ -51,11 +54,6 @@ class CaseDirectory:
         if not path.is_file():
             raise ReportedError(f"{path} is missing: a case holds incident.json, cluster/*.yaml and logs/")
         return path.read_bytes()
-
-
-def example_case() -> CaseDirectory:
-    """The shipped example incident."""
-    return CaseDirectory(Path(str(files("worker") / "examples" / "incident")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,11 +243,8 @@ class MeteredEvents:
             handled.attributes |= _facts(payload)
         if stage is None:
             return
-        seconds, name, attributes = (
-            getattr(payload, "duration_seconds", max(0.0, passed)),
-            stage,
-            _facts(payload),
-        )
+        seconds = getattr(payload, "duration_seconds", max(0.0, passed))
+        name, attributes = stage, _facts(payload)
         if isinstance(payload, audit.LLMToolCall):
             tool = payload.name if payload.name in self._tools() else "unknown"  # the model chose the name
             name, tools = f"execute_tool {tool}", {"gen_ai.tool.name": tool, "gen_ai.tool.type": "function"}

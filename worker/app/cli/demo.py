@@ -54,11 +54,11 @@ async def demo(
     from rich.text import Text
 
     from worker.app import logs
-    from worker.app.embedded import CaseDirectory, example_case, open_services
+    from worker.app.embedded import EXAMPLE_CASE, CaseDirectory, open_services
 
     logs.configure("error", json_lines=False)
     console = Console(highlight=False, stderr=json_output)
-    case = CaseDirectory(case_dir) if case_dir else example_case()
+    case = CaseDirectory(case_dir or EXAMPLE_CASE)
     body = case.request(recovery=recovery)
     if output and not output.parent.is_dir():
         raise ReportedError(f"--output {output}: no such directory")

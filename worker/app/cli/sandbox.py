@@ -55,10 +55,10 @@ async def up(case_dir: Case = None, *, catalog: CaseCatalog = None, json_output:
     RCA_LLM__MODEL, or the offline analyst. With --json the addresses are printed as one line of JSON.
     """
     from worker.app import health, logs
-    from worker.app.embedded import CaseDirectory, example_case, open_case, open_services
+    from worker.app.embedded import EXAMPLE_CASE, CaseDirectory, open_case, open_services
 
     logs.configure("error", json_lines=False)
-    case = CaseDirectory(case_dir) if case_dir else example_case()
+    case = CaseDirectory(case_dir or EXAMPLE_CASE)
     case.request()
     async with AsyncExitStack() as stack:
         async with waiting_for("NATS, the cluster and the worker"):
