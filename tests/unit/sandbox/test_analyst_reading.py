@@ -13,7 +13,7 @@ from worker.domain.cluster.quantities import doubled, quantity
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.untrusted.evidence import Evidence, fence
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.analyst.lookup import Lookup, call_of, facts_of
+from worker.sandbox.analyst.lookup import Lookup, call_of
 from worker.sandbox.analyst.transcript import Transcript, read_request
 
 TOKEN = "0123456789ab"
@@ -130,7 +130,7 @@ def test_the_answer_can_be_forced(choice: Any, looks: bool, submits: bool) -> No
 
 def asked(transcript: Transcript, rules: Any) -> tuple[Any, list[dict[str, Any]], ClusterFacts]:
     """What rules conclude, the arguments of the calls that they want, and the facts."""
-    facts, lookup = facts_of(transcript), Lookup(transcript)
+    facts, lookup = ClusterFacts(texts=True), Lookup(transcript)
     found = lookup.conclude(facts, rules)
     return found, [call.arguments for call in lookup.wanted.values()], facts
 

@@ -46,7 +46,8 @@ NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
     (r"(?:restore|recreate) (?:config|secret)", frozenset({R.RESTORE_CONFIGURATION})),
     (r"config", frozenset({R.PATCH_CONFIGURATION})),
     (r"\bimage", frozenset({R.FIX_IMAGE})),
-    (r"service selector|fix service\b", frozenset({R.FIX_SERVICE})),
+    (r"selector", frozenset({R.FIX_SELECTOR})),
+    (r"service (?:target )?port|(?:fix|patch) service$", frozenset({R.FIX_SELECTOR, R.FIX_PORT})),
     (r"resume|unsuspend", frozenset({R.RESUME})),
     (r"restart", frozenset({R.RESTART})),
     (r"scale (?:down|in)\b|downscale", frozenset({R.SCALE_DOWN})),
@@ -58,7 +59,8 @@ NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
 OPPOSITE = re.compile(r"^(?:decrease|reduce|lower|shrink|disable|suspend|pause|stop|add taint|taint)\b")
 """Actions that take something away. They fit no finding, whatever the workflow declares."""
 EDITING = frozenset(
-    {R.ROLL_BACK, R.PATCH_CONFIGURATION, R.RESTORE_CONFIGURATION, R.FIX_IMAGE, R.INCREASE_MEMORY, R.INCREASE_CPU, R.FIX_PROBE}
+    {R.ROLL_BACK, R.PATCH_CONFIGURATION, R.RESTORE_CONFIGURATION, R.FIX_IMAGE, R.INCREASE_MEMORY, R.INCREASE_CPU, R.FIX_PROBE,
+     R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER, R.RELAX_DISRUPTION_BUDGET, R.FIX_NETWORK_POLICY, R.FIX_SELECTOR, R.FIX_PORT}
 )  # fmt: skip
 """Remedies that change an object's spec or data. A GitOps tool reverts such changes."""
 

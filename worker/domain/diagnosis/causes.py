@@ -10,6 +10,7 @@ is never a reason to act without them.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from worker.domain.values.objects import ObjectRef
@@ -81,7 +82,8 @@ class Remedy(enum.StrEnum):
     RELAX_DISRUPTION_BUDGET = "relax_disruption_budget"
     RAISE_AUTOSCALER = "raise_autoscaler"
     FIX_NETWORK_POLICY = "fix_network_policy"
-    FIX_SERVICE = "fix_service"
+    FIX_SELECTOR = "fix_selector"
+    FIX_PORT = "fix_port"
     FIX_PROBE = "fix_probe"
     RAISE_QUOTA = "raise_quota"
     RENEW_CERTIFICATE = "renew_certificate"
@@ -167,6 +169,20 @@ class Diagnosis:
     def blames(self, ref: ObjectRef) -> bool:
         """True if an answer may blame the object for this."""
         return any(named(ref) == named(subject) for subject in self.subjects)
+
+
+def stated(
+    cause: Cause,
+    ref: ObjectRef,
+    what: str,
+    remedies: Iterable[Remedy] = (),
+    signals: tuple[str, ...] = (),
+    also: tuple[ObjectRef, ...] = (),
+    strength: Strength = Strength.DIRECT,
+) -> Diagnosis:
+    """A finding that rests on the state of its object alone. `what` is a sentence without its full stop."""
+    told = f"{what[0].upper()}{what[1:]}."
+    return Diagnosis(cause, ref, told, strength, also, frozenset(remedies), signals, (ref,))
 
 
 def named(ref: ObjectRef) -> tuple[str, str, str]:

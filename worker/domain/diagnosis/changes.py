@@ -40,17 +40,12 @@ def change_findings(
     """Yield the change that these pods failed after."""
     if not sick:
         return
-    rollout, container = rollout_of(facts, workload), _failing_container(sick[0])
-    if rollout and made_by(facts, sick[0], rollout.newest) and rollout.touches(container=container):
-        strength = rollout_strength(facts, workload, rollout)
-        if strength is not None:
-            yield _bad_rollout(facts, workload, sick, rollout, strength)
-            return
-    yield from _configuration(facts, workload, sick[0])
-
-
-def _failing_container(pod: Manifest) -> str:
-    return next((c.name for c in containers(pod) if c.failing), "")
+    container = next((c.name for c in containers(sick[0]) if c.failing), "")
+    rollout = failed_rollout(facts, workload, sick[0], container)
+    if rollout:
+        yield _bad_rollout(facts, workload, sick, rollout)
+    else:
+        yield from _configuration(facts, workload, sick[0])
 
 
 def outdated(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> bool:
@@ -60,23 +55,21 @@ def outdated(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> bool:
     return bool(kept) and text(dig(pod, "metadata", "labels", "controller-revision-hash")) not in {"", *kept}
 
 
-def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> Strength | None:
-    """How clearly the newest revision failed while the one before worked; None if that is unknown."""
-    if _both_run(facts, workload, rollout):
-        return Strength.DIRECT
+def rollout_failed(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> bool:
+    """True if the newest revision is known to have failed while the one before worked."""
+    if both_run(facts, workload, rollout):
+        return True
     manifest = facts.get(workload)
     if manifest is None:
-        return None
+        return False
     stuck = text(condition(manifest, "Progressing").get("reason")) == "ProgressDeadlineExceeded"
     if stuck or _half_way(manifest, rollout):
-        return Strength.TIMED
+        return True
     began, failed = rollout.began, unavailable_since(manifest)
-    if began is None or failed is None:
-        return None
-    return Strength.TIMED if failed <= began + SOON else None
+    return began is not None and failed is not None and failed <= began + SOON
 
 
-def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> bool:
+def both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> bool:
     """True if pods of the revision before are healthy while all of the newest one fail."""
     pods = pods_of(facts, workload)
     newest = [pod_failing(p) for p in pods if made_by(facts, p, rollout.newest)]
@@ -91,13 +84,13 @@ def _half_way(manifest: Manifest, rollout: Rollout) -> bool:
 
 
 def _bad_rollout(
-    facts: ClusterFacts, workload: ObjectRef, sick: Sequence[Manifest], rollout: Rollout, strength: Strength
+    facts: ClusterFacts, workload: ObjectRef, sick: Sequence[Manifest], rollout: Rollout
 ) -> Diagnosis:
     return Diagnosis(
         cause=Cause.BAD_ROLLOUT,
         object=workload,
         sentence=f"The pods of {workload} fail since its newest revision, which changed {rollout.told}; revision {rollout.revision} was available.",
-        strength=strength,
+        strength=Strength.TIMED,
         also=(reference(sick[0]), reference(rollout.newest)),
         remedies=frozenset({Remedy.ROLL_BACK}),
         signals=observed(facts, workload, sick[0]),
@@ -148,12 +141,12 @@ def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change
     return end is None or (change <= end + SLACK and end - change <= LATELY)
 
 
-def rollback_revision(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, container: str) -> int:
-    """The revision to roll back to, if the newest one changed what fails; else 0."""
+def failed_rollout(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, container: str) -> Rollout | None:
+    """The rollout to undo: it made the pod, changed what fails, and is known to have failed."""
     rollout = rollout_of(facts, workload)
     if rollout is None or not rollout.touches(container=container) or not made_by(facts, pod, rollout.newest):
-        return 0
-    return rollout.revision if rollout_strength(facts, workload, rollout) is not None else 0
+        return None
+    return rollout if rollout_failed(facts, workload, rollout) else None
 
 
 def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Manifest]) -> Iterator[Diagnosis]:

@@ -10,7 +10,7 @@ from typing import Any
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, name_of, reference, text, whole
 from worker.domain.cluster.pods import containers
 from worker.domain.cluster.references import selects
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named, stated
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.running import KILLED
 from worker.domain.diagnosis.structure import (
@@ -77,14 +77,14 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
         sick = target is not None and bool(sick_pods(facts, target))  # more of them do not help
         remedies, signals = () if sick else (Remedy.RAISE_AUTOSCALER,), ("HPAMaxedOut",)
         strength = Strength.SYMPTOM if sick else Strength.DIRECT
-        yield _finding(Cause.AUTOSCALER, ref, told, remedies, signals, also, strength)
+        yield stated(Cause.AUTOSCALER, ref, told, remedies, signals, also, strength)
     if target and facts.presence(target) is Presence.ABSENT:
-        yield _finding(Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", also=also)
+        yield stated(Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", also=also)
     elif target and _states(active, "False", NO_METRICS):
         listed = mappings(pod_spec_of(facts.get(target) or {}).get("containers"))
         if any(not mapping(dig(c, "resources", "requests")) for c in listed):
             told = f"{ref} cannot compute a share of requests that {target} does not declare"
-            yield _finding(Cause.AUTOSCALER, target, told, also=(ref,))
+            yield stated(Cause.AUTOSCALER, target, told, also=(ref,))
 
 
 def _states(entry: dict[str, Any], status: str, reasons: Container[str]) -> bool:
@@ -102,7 +102,7 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     blocked = [p for p in pods if text(dig(p, "spec", "nodeName")) in cordoned]
     remedies = {Remedy.RELAX_DISRUPTION_BUDGET} if blocked else set()
     told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy{_least(manifest)}"
-    yield _finding(Cause.DISRUPTION_BUDGET, ref, told + (", and a cordoned node still runs its pods" if blocked else ""), remedies,
+    yield stated(Cause.DISRUPTION_BUDGET, ref, told + (", and a cordoned node still runs its pods" if blocked else ""), remedies,
                    ("PodDisruptionBudgetAtLimit",), tuple(reference(p) for p in blocked[:1]))  # fmt: skip
 
 
@@ -132,10 +132,10 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
     if reason == "DeadlineExceeded" and not crashed and all(e.get("reason") != "OOMKilled" for e in ended):
         worked = ends or any(c.running for c in parts)
         remedies = {Remedy.EXTEND_DEADLINE} if worked else set()
-        yield _finding(Cause.JOB, ref, f"{ref} exceeded its deadline", remedies, (reason,), also)
+        yield stated(Cause.JOB, ref, f"{ref} exceeded its deadline", remedies, (reason,), also)
     elif failed:
         told = f"{ref} failed: {reason}{f' (exit code {max(crashed)})' if crashed else ''}"
-        found = _finding(Cause.JOB, ref, told, (), (reason,), also, Strength.TIMED)
+        found = stated(Cause.JOB, ref, told, (), (reason,), also, Strength.TIMED)
         yield replace(found, reads=(ref, *also))
     elif whole(dig(manifest, "status", "active")):
         for pod in pods:
@@ -143,13 +143,13 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
             on = [c for c in containers(pod) if c.kind == "app" and c.running]
             if done and on:
                 told = f"{ref} does not end: {on[0].name} runs on after container {done[0].name} has finished"
-                yield _finding(Cause.JOB, ref, told, also=(reference(pod),))
+                yield stated(Cause.JOB, ref, told, also=(reference(pod),))
 
 
 def superseded(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Diagnosis | None:
     """A failed Job of a CronJob whose later Job has succeeded: it and its pods are a record of the past."""
-    owner, stated, made = owner_of(manifest), condition(manifest, "Failed"), created(manifest)
-    failed = moment(stated.get("lastTransitionTime"))
+    owner, failure, made = owner_of(manifest), condition(manifest, "Failed"), created(manifest)
+    failed = moment(failure.get("lastTransitionTime"))
     if owner is None or owner.kind != "CronJob" or not holds(manifest, "Failed"):
         return None  # Jobs of another owner do different work
     worked = moment(dig(facts.get(owner), "status", "lastSuccessfulTime"))
@@ -158,26 +158,26 @@ def superseded(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Diagn
     later = any(made and (created(j) or made) > made for j in siblings)
     if not later and (failed is None or worked is None or worked <= failed):
         return None
-    reason = text(stated.get("reason"))
+    reason = text(failure.get("reason"))
     told = f"{ref} failed: {reason}, and a later one of {owner} succeeded"
-    return _finding(Cause.JOB, ref, told, (), (reason,), (owner,), Strength.SYMPTOM)
+    return stated(Cause.JOB, ref, told, (), (reason,), (owner,), Strength.SYMPTOM)
 
 
 def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """A CronJob that starts no Jobs."""
     if dig(manifest, "spec", "suspend") is True:
-        yield _finding(Cause.SUSPENDED, ref, f"{ref} is suspended", {Remedy.RESUME}, ("CronJobSuspended",))
+        yield stated(Cause.SUSPENDED, ref, f"{ref} is suspended", {Remedy.RESUME}, ("CronJobSuspended",))
         return
     names = [text(job.get("name")) for job in mappings(dig(manifest, "status", "active"))]
     active = [ref_to("Job", name, ref.namespace) for name in names]
     if active and dig(manifest, "spec", "concurrencyPolicy") == "Forbid":
         told = f"{active[0]} still runs, and {ref} forbids a second one"
-        yield _finding(Cause.JOB, active[0], told, also=(ref,))
+        yield stated(Cause.JOB, active[0], told, also=(ref,))
     reasons = {e.reason for e in facts.events(ref.namespace, ref)}
     if {"TooManyMissedTimes", "MissSchedule", "FailedNeedsStart"} & reasons:
-        yield _finding(Cause.JOB, ref, f"{ref} has missed start times")
+        yield stated(Cause.JOB, ref, f"{ref} has missed start times")
     elif invalid := {"UnknownTimeZone", "UnparseableSchedule", "InvalidSchedule"} & reasons:
-        yield _finding(Cause.JOB, ref, f"{ref} starts no Job: {min(invalid)}")
+        yield stated(Cause.JOB, ref, f"{ref} starts no Job: {min(invalid)}")
 
 
 def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -186,8 +186,8 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     if since is None or (facts.now is not None and facts.now - since < STUCK):
         return
     finalizers = meta(manifest).get("finalizers") or dig(manifest, "spec", "finalizers") or []
-    stated = mappings(dig(manifest, "status", "conditions")) if ref.kind == "Namespace" else []
-    stuck = [text(c.get("type")) for c in stated if text(c.get("status")) == "True"]
+    found = mappings(dig(manifest, "status", "conditions")) if ref.kind == "Namespace" else []
+    stuck = [text(c.get("type")) for c in found if text(c.get("status")) == "True"]
     if not finalizers and not stuck and ref.kind != "Pod":
         return
     kept = "its finalizers" if finalizers else "nothing reports that its containers have stopped"
@@ -196,7 +196,7 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     node = ref_to("Node", text(dig(manifest, "spec", "nodeName")))
     strength = Strength.TIMED if ref.kind == "Pod" or "Discovery" in why else Strength.DIRECT
     told, also = f"{ref} is being deleted and stays ({why})", (node,) if node.name else ()
-    yield _finding(Cause.STUCK_DELETION, ref, told, remedies, (), also, strength)
+    yield stated(Cause.STUCK_DELETION, ref, told, remedies, (), also, strength)
 
 
 def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -221,7 +221,7 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
         reads = (ref, *((issuer,) if issuer else ()), *map(reference, asked))
         refused = issuer is not None and holds(facts.get(issuer), "Ready", "False")
         strength = Strength.TIMED if refused else Strength.DIRECT  # the issuer says why
-        yield replace(_finding(Cause.CONTROLLER, ref, told, remedies, signals, also, strength), reads=reads)
+        yield replace(stated(Cause.CONTROLLER, ref, told, remedies, signals, also, strength), reads=reads)
 
 
 def issuer_of(manifest: Manifest) -> ObjectRef | None:
@@ -244,11 +244,11 @@ def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis
     unmet = [gate for gate in wanted if gate and not holds(pod, gate)]
     if unmet and all(c.ready for c in containers(pod) if c.kind == "app"):
         told = f"{reference(pod)} waits for its readiness gate {unmet[0]}"
-        yield _finding(Cause.NOT_READY, workload, told, also=(reference(pod),))
+        yield stated(Cause.NOT_READY, workload, told, also=(reference(pod),))
     if holds(pod, "PodResizePending"):
         reason = text(condition(pod, "PodResizePending").get("reason"))
         told = f"the resize of {reference(pod)} is {reason} on its node"
-        yield _finding(Cause.NOT_SCHEDULABLE, reference(pod), told, also=(workload,))
+        yield stated(Cause.NOT_SCHEDULABLE, reference(pod), told, also=(workload,))
 
 
 def ended_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
@@ -257,7 +257,7 @@ def ended_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     if phase in {"Failed", "Succeeded"} and ref != workload:
         reason = text(dig(pod, "status", "reason"))
         told = f"{ref} has ended ({reason or phase}), and no pod of {workload} fails now"
-        found = _finding(Cause.NOT_READY, workload, told, (), (), (ref,), Strength.SYMPTOM)
+        found = stated(Cause.NOT_READY, workload, told, (), (), (ref,), Strength.SYMPTOM)
         yield replace(found, reads=(ref, workload))
 
 
@@ -267,27 +267,15 @@ def held_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     paused = ref.kind == "Deployment" and dig(manifest, "spec", "paused") is True and not updated
     if paused or (ref.kind == "Job" and dig(manifest, "spec", "suspend") is True):
         told = f"{ref} is {'paused: its newest template is not rolled out' if paused else 'suspended'}"
-        yield _finding(Cause.SUSPENDED, ref, told)  # which somebody decided: no remedy
+        yield stated(Cause.SUSPENDED, ref, told)  # which somebody decided: no remedy
     partition = whole(dig(manifest, "spec", "updateStrategy", "rollingUpdate", "partition"))
     current, update = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
     if ref.kind == "StatefulSet" and partition and current != update:
         told = f"{ref} updates no pod below its partition of {partition}"
-        yield _finding(Cause.BAD_ROLLOUT, ref, told)
+        yield stated(Cause.BAD_ROLLOUT, ref, told)
 
 
 def certificates_of(facts: ClusterFacts, secrets: Collection[str], namespace: str) -> list[ObjectRef]:
     """The Certificates in the Secrets of these names."""
     found = facts.list("Certificate", namespace).items if any(secrets) else ()
     return [reference(c) for c in found if text(dig(c, "spec", "secretName")) in {*secrets} - {""}]
-
-
-def _finding(
-    cause: Cause,
-    ref: ObjectRef,
-    what: str,
-    remedies: Collection[Remedy] = (),
-    signals: tuple[str, ...] = (),
-    also: tuple[ObjectRef, ...] = (),
-    strength: Strength = Strength.DIRECT,
-) -> Diagnosis:
-    return Diagnosis(cause, ref, f"{what}.", strength, also, frozenset(remedies), signals, (ref,))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from worker.domain.cluster.changes import revision_number
 from worker.domain.cluster.fields import dig, name_of
-from worker.domain.diagnosis.actions import ProposedAction, misfit
+from worker.domain.diagnosis.actions import EDITING, ProposedAction, misfit, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Strength, named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.search import Searched, ambiguous, search, standing
-from worker.domain.diagnosis.structure import chain_of, gitops_managed, revisions
+from worker.domain.diagnosis.structure import chain_of, gitops_managed, owner_of, revisions
 from worker.domain.values.objects import ObjectRef
 
 
@@ -98,21 +98,25 @@ def _names_of(facts: ClusterFacts, ref: ObjectRef) -> set[tuple[str, str, str]]:
 
 
 def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:
-    gitops, replicas = gitops_managed(facts, *finding.subjects), _replicas(facts, finding.object)
+    scales = finding.object.kind in {"Deployment", "StatefulSet"}
+    replicas = dig(facts.get(finding.object), "spec", "replicas") if scales else None
+    keeper = next((o for t in action.targets if (o := _custom_owner(facts, t))), None)
+    if keeper and remedies_of(action.workflow.action_type) & EDITING:
+        return f"{keeper} puts back what {action.workflow.action_type} edits"
+    gitops = gitops_managed(facts, *finding.subjects)
     return misfit(_undo(facts, finding, action), finding, replicas, gitops=gitops)
+
+
+def _custom_owner(facts: ClusterFacts, ref: ObjectRef) -> ObjectRef | None:
+    """The custom resource whose controller keeps the spec of an object as it wants it."""
+    owner = owner_of(facts.get(ref) or {}) if ref.kind not in {"Pod", "Secret"} else None
+    return owner if owner and "." in owner.api_version.partition("/")[0] else None
 
 
 def _undo(facts: ClusterFacts, finding: Diagnosis, action: ProposedAction) -> ProposedAction:
     """The action with its revision: without one, or with 0, the one before the newest, as `kubectl` does."""
     found = () if action.revision else revisions(facts, finding.object)
     return replace(action, revision=revision_number(found[-2])) if len(found) > 1 else action
-
-
-def _replicas(facts: ClusterFacts, ref: ObjectRef) -> int | None:
-    if ref.kind not in {"Deployment", "StatefulSet"}:
-        return None
-    value = dig(facts.get(ref), "spec", "replicas")
-    return value if isinstance(value, int) else None
 
 
 def diagnose(facts: ClusterFacts, signal: ObjectRef) -> tuple[Diagnosis, ...]:

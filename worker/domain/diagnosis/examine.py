@@ -9,7 +9,7 @@ from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, 
 from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.pods import pod_failing, pod_restarts
 from worker.domain.diagnosis import controllers, creation, nodes, policies, services
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named, stated
 from worker.domain.diagnosis.changes import change_findings, outdated, stale_findings
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.programs import program_findings
@@ -273,9 +273,9 @@ def _autoscaler(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exam
 
 
 def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
-    stated = controllers.stated_findings(facts, ref, manifest)
+    reported = controllers.stated_findings(facts, ref, manifest)
     # the server of the API may say why it does not answer
-    found = tuple(replace(finding, strength=Strength.TIMED) for finding in stated)
+    found = tuple(replace(finding, strength=Strength.TIMED) for finding in reported)
     service = mapping(dig(manifest, "spec", "service"))
     target = ref_to("Service", text(service.get("name")), text(service.get("namespace")))
     return Examined(found, (Edge(Relation.SERVICE, target),) if target.name and found else ())
@@ -300,8 +300,8 @@ def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exami
     edges: list[Edge] = []
     if holds(manifest, "NamespaceDeletionDiscoveryFailure"):  # it waits for an API that does not answer
         for api in facts.list("APIService").items:
-            stated = controllers.stated_findings(facts, reference(api), api)
-            found += [replace(finding, also=(ref,)) for finding in stated]
+            reported = controllers.stated_findings(facts, reference(api), api)
+            found += [replace(finding, also=(ref,)) for finding in reported]
     if not found:
         pods = facts.list("Pod", ref.name).items
         failing = [p for p in pods if pod_failing(p)]
@@ -330,8 +330,8 @@ def _stated(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined
 def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     name = text(dig(manifest, "spec", "ingressClassName"))
     if name and facts.presence(ref_to("IngressClass", name)) is Presence.ABSENT:
-        told = f"{ref} asks for IngressClass {name}, which does not exist."
-        return Examined((Diagnosis(Cause.CONTROLLER, ref, told, reads=(ref,)),))
+        told = f"{ref} asks for IngressClass {name}, which does not exist"
+        return Examined((stated(Cause.CONTROLLER, ref, told),))
     rules = mappings(dig(manifest, "spec", "rules"))
     paths = [dig(manifest, "spec", "defaultBackend")]
     paths += [dig(path, "backend") for rule in rules for path in mappings(dig(rule, "http", "paths"))]

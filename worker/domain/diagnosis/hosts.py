@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from worker.domain.cluster.fields import dig, mappings, name_of, port_number, reference, strings, text
-from worker.domain.cluster.references import selects
+from worker.domain.cluster.fields import dig, mappings, name_of, port_number, reference, text
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import container_specs, labels_of, pod_spec_of
+from worker.domain.diagnosis.structure import container_specs, pod_spec_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
 LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -110,7 +109,8 @@ def place_of(host: Host, namespace: str) -> tuple[str, str] | None:
 def service_of(facts: ClusterFacts, host: Host, namespace: str) -> Manifest | None:
     """The Service that a host means; None if there is none or it is not known yet."""
     if host.is_ip:
-        return _service_at(facts, host.name, namespace)
+        services = facts.list("Service", namespace).items
+        return next((s for s in services if dig(s, "spec", "clusterIP") == host.name), None)
     place = place_of(host, namespace)
     if place is None:
         return None
@@ -120,23 +120,6 @@ def service_of(facts: ClusterFacts, host: Host, namespace: str) -> Manifest | No
             return None
         name, home = home, namespace  # a pod of a headless Service
     return next((s for s in facts.list("Service", home).items if name_of(s) == name), None)
-
-
-def _service_at(facts: ClusterFacts, address: str, namespace: str) -> Manifest | None:
-    """The Service with a cluster address, or the one that selects the pod with it."""
-    services = facts.list("Service", namespace).items
-    direct = next((s for s in services if dig(s, "spec", "clusterIP") == address), None)
-    if direct is not None:
-        return direct
-    pod = next((p for p in facts.list("Pod", namespace).items if dig(p, "status", "podIP") == address), None)
-    if pod is None:
-        return None
-    return next((s for s in services if _selects(s, pod)), None)
-
-
-def _selects(service: Manifest, pod: Manifest) -> bool:
-    selector = strings(dig(service, "spec", "selector"))
-    return bool(selector) and selects({"matchLabels": selector}, labels_of(pod))
 
 
 def services_named(facts: ClusterFacts, message: str, pod: Manifest) -> list[tuple[Host, ObjectRef]]:

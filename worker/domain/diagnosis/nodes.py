@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from worker.domain.cluster.fields import dig, mappings, moment, name_of, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.messages import NETWORK_DOWN
 from worker.domain.diagnosis.structure import condition, holds, ref_to, root_of
@@ -43,19 +43,19 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
         yield from _not_ready(facts, ref, ready)
     elif holds(manifest, "NetworkUnavailable"):
         yield from _without_network(facts, ref)
-        yield _finding(ref, f"{ref} reports NetworkUnavailable", (), ("NodeNotReady",))
+        yield stated(Cause.NODE, ref, f"{ref} reports NetworkUnavailable", (), ("NodeNotReady",))
     for kind, remedies in PRESSURES.items():
         if holds(manifest, kind):
             culprit = _culprit(facts, ref)
             also = (culprit.object,) if culprit else ()
-            yield _finding(ref, f"{ref} reports {kind}", remedies, (kind,), also)
+            yield stated(Cause.NODE, ref, f"{ref} reports {kind}", remedies, (kind,), also)
             if culprit:
                 yield culprit
     for entry in mappings(dig(manifest, "status", "conditions")):
         kind = text(entry.get("type"))
         if kind not in STANDARD and text(entry.get("status")) == "True" and _is_problem(entry):
             broken = {Remedy.CORDON, Remedy.DRAIN} if kind in MACHINE_BROKEN else set()
-            yield _finding(ref, f"{ref} reports {kind}", broken, ())
+            yield stated(Cause.NODE, ref, f"{ref} reports {kind}", broken, ())
 
 
 def _is_problem(entry: dict[str, object]) -> bool:
@@ -66,17 +66,19 @@ def _is_problem(entry: dict[str, object]) -> bool:
 
 def _not_ready(facts: ClusterFacts, ref: ObjectRef, ready: dict[str, object]) -> Iterator[Diagnosis]:
     words = f"{text(ready.get('reason'))} {text(ready.get('message'))}"
-    remedies = NOT_READY
+    others = [holds(n, "Ready") for n in facts.list("Node").items if name_of(n) != ref.name]
+    remedies = NOT_READY if any(others) or not others else NOT_READY - {Remedy.DRAIN}  # no place to go
     if NETWORK_DOWN.search(words):
         remedies = frozenset()
         yield from _without_network(facts, ref)
-    yield _finding(ref, f"{ref} is not ready ({text(ready.get('reason'))})", remedies, ("NodeNotReady",))
+    told = f"{ref} is not ready ({text(ready.get('reason'))})"
+    yield stated(Cause.NODE, ref, told, remedies, ("NodeNotReady",))
 
 
 def _without_network(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
     for agent, pod in failing_agents(facts, ref.name):
         told = f"{agent} fails on {ref}, which has no pod network"
-        yield _finding(agent, told, (), ("NodeNotReady",), (ref, reference(pod)))
+        yield stated(Cause.NODE, agent, told, (), ("NodeNotReady",), (ref, reference(pod)))
 
 
 def failing_agents(facts: ClusterFacts, node: str) -> list[tuple[ObjectRef, Manifest]]:
@@ -90,17 +92,6 @@ def _serves_node(pod: Manifest) -> bool:
     privileged = (dig(c, "securityContext", "privileged") for c in mappings(dig(pod, "spec", "containers")))
     system = reference(pod).namespace == "kube-system"
     return system or dig(pod, "spec", "hostNetwork") is True or True in privileged
-
-
-def _finding(
-    object_: ObjectRef,
-    what: str,
-    remedies: Iterable[Remedy],
-    signals: tuple[str, ...],
-    also: tuple[ObjectRef, ...] = (),
-) -> Diagnosis:
-    told, kinds = f"{what}.", frozenset(remedies)
-    return Diagnosis(Cause.NODE, object_, told, also=also, remedies=kinds, signals=signals, reads=(object_,))
 
 
 def evicted(pod: Manifest) -> bool:
@@ -135,7 +126,7 @@ def node_eviction(
     remedies = PRESSURES["DiskPressure" if disk else "MemoryPressure"]
     also = (culprit.object,) if culprit else ()
     told = f"{node} evicts pods, low on {resource[1] if resource else 'a resource'}"
-    yield _finding(node, told, remedies, ("Evicted",), also)
+    yield stated(Cause.NODE, node, told, remedies, ("Evicted",), also)
 
 
 def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:

@@ -29,11 +29,11 @@ CLOSE = 0.78
 FILE = re.compile(r"\b[\w-]+\.(?:ya?ml|json|toml|ini|conf|cfg|properties|xml|env|cnf|hcl|pem|crt|key)\b")
 QUOTED = re.compile(r"[\"'`\u201c\u2018]([^\"'`\u201d\u2019]{2,60})[\"'`\u201d\u2019]")
 WORD = re.compile(r"[A-Za-z][\w.-]*[_.][\w.-]+")
-SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 CERTIFICATE_WORD = re.compile(r"cert|tls|ssl|pki|\bca\b|pem|crt", re.IGNORECASE)
 REMOTE = re.compile(
     r"https?://|dial|handshake|connect|remote error|failed to verify|verify failed", re.IGNORECASE
 )
+SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9.-]+)")
 MESH = "security.istio.io/v1"
 
@@ -125,15 +125,11 @@ def volume_full(facts: ClusterFacts, claim: ObjectRef, said: Said | None = None)
 
 
 def _dependency(said: Said) -> Iterator[Found]:
-    """Follow Services that the line names. A name or port that no Service has is a wrong setting."""
-    for host, service in services_named(said.facts, said.line, said.pod):
+    """Follow Services that the line names. A name that no Service has is a wrong setting."""
+    for _, service in services_named(said.facts, said.line, said.pod):
         outside = text(dig(said.facts.get(service), "spec", "externalName"))
         if outside:
             yield said.finding(Cause.SERVICE, service, f"{service} is {outside}, which does not answer")
-            return
-        wrong = _port_not_offered(said, host, service)
-        if wrong:
-            yield wrong
             return
         yield Edge(Relation.LOG, service)
     for host in hosts_in(said.line):
@@ -141,15 +137,6 @@ def _dependency(said: Said) -> Iterator[Found]:
         if finding:
             yield finding
             return
-
-
-def _port_not_offered(said: Said, host: Host, service: ObjectRef) -> Diagnosis | None:
-    manifest = said.facts.get(service)
-    ports = [p.get("port") for p in mappings(dig(manifest, "spec", "ports"))]
-    if not host.port or not ports or host.port in ports or dig(manifest, "spec", "clusterIP") == "None":
-        return None
-    told = f"{said.workload} uses port {host.port} of {service}, which offers {ports}"
-    return _wrong_address(said, host, told)
 
 
 def _no_service(said: Said, host: Host) -> Diagnosis | None:
@@ -362,9 +349,9 @@ EXPLANATIONS: dict[Trouble, Callable[[Said], Iterator[Found]]] = {
     Trouble.RBAC: _forbidden,
     Trouble.MESH: _mesh,
     Trouble.CREDENTIALS: _credentials,
-    Trouble.MISSING_ENV: _missing_setting,
     Trouble.CONFIG: _configuration,
     Trouble.DNS: _dependency,
     Trouble.DEPENDENCY: _dependency,
+    Trouble.MISSING_ENV: _missing_setting,
     Trouble.MISSING_FILE: _missing_file,
 }

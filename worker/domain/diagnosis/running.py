@@ -12,14 +12,16 @@ from worker.domain.cluster.fields import dig, mapping, mappings, moment, referen
 from worker.domain.cluster.pods import Container
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
-from worker.domain.diagnosis.changes import rollback_revision
+from worker.domain.diagnosis.changes import both_run, failed_rollout
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import (
     container_specs,
     lately,
+    made_by,
     memory_limit,
     observed,
     ref_to,
+    revisions,
     rollout_of,
     sick_containers,
     template_since,
@@ -78,12 +80,8 @@ class FailingPod:
 
     def with_rollback(self, found: Diagnosis) -> Diagnosis:
         """The finding, with a rollback among its remedies if the newest revision changed what fails."""
-        revision = rollback_revision(self.facts, self.workload, self.pod, found.container)
-        rollout = rollout_of(self.facts, self.workload) if revision else None
-        if rollout is None:
-            return found
-        told = f"{found.sentence[:-1]}; its newest revision changed {rollout.told}."
-        return replace(found, sentence=told, revision=revision, remedies=found.remedies | {Remedy.ROLL_BACK})
+        rollout = failed_rollout(self.facts, self.workload, self.pod, found.container)
+        return rollout.undoing(found) if rollout else found
 
 
 def running_findings(failing: FailingPod) -> Iterator[Diagnosis]:
@@ -120,22 +118,22 @@ def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
     found = failing.finding(container, Cause.OUT_OF_MEMORY, what, Remedy.INCREASE_MEMORY)
     job = ("BackoffLimitExceeded",) if workload.kind == "Job" else ()
     found = replace(found, signals=("OOMKilled", "PredictedOOM", *job))
-    rollout = rollout_of(failing.facts, workload)
-    changed = rollout and rollout.touches("resources.limits.memory", container=container.name)
-    if rollout is None or not changed or not _lowered(rollout.previous, container):
-        return found
-    told = f"{found.sentence} Its newest revision lowered the limit: {rollout.told}."
-    remedies = found.remedies | {Remedy.ROLL_BACK}
-    return replace(found, sentence=told, remedies=remedies, revision=rollout.revision)
+    facts, kept = failing.facts, revisions(failing.facts, workload)
+    if kept and not made_by(facts, failing.pod, kept[-1]):
+        raised = _gives_more(kept[-1], container)
+        return replace(found, remedies=frozenset()) if raised else found
+    rollout = rollout_of(facts, workload)
+    lowered = rollout and rollout.touches("limits.memory") and _gives_more(rollout.previous, container)
+    return rollout.undoing(found) if rollout and (lowered or both_run(facts, workload, rollout)) else found
 
 
-def _lowered(previous: Manifest, container: Container) -> bool:
-    """True if the revision before gave the container more memory, or no limit."""
-    for former in container_specs(mapping(template_of(previous).get("spec"))):
-        if former.get("name") == container.name:
-            before = quantity(dig(former, "resources", "limits", "memory"))
+def _gives_more(revision: Manifest, container: Container) -> bool:
+    """True if a revision gives the container more memory, or no limit."""
+    for other in container_specs(mapping(template_of(revision).get("spec"))):
+        if other.get("name") == container.name:
+            there = quantity(dig(other, "resources", "limits", "memory"))
             now = quantity(memory_limit(container))
-            return before is None or (now is not None and before > now)
+            return there is None or (now is not None and there > now)
     return False
 
 

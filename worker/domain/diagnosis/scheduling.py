@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,18 @@ from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import condition, container_specs, holds, labels_of, ref_to, root_of
+from worker.domain.diagnosis.structure import (
+    condition,
+    container_specs,
+    holds,
+    labels_of,
+    made_by,
+    observed,
+    owner_of,
+    ref_to,
+    rollout_of,
+    root_of,
+)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SIGNALS = ("FailedScheduling", "PodPending", "Unschedulable")
@@ -24,6 +35,8 @@ OF_COMPONENTS = re.compile(r"(?<!node-role)(?:^|\.)kubernetes\.io/")
 """Taints that components set and take away: by the state of the node, or until somebody has prepared it."""
 FULL = {"Too many pods": "run as many pods", "exceed max volume count": "have as many volumes"}
 """What the nodes have as many of as they may, by the words of the scheduler."""
+PLACEMENT = ("nodeSelector", "ffinity", "tolerations", "requests", "limits", "topologySpread", "hostPort")
+"""What of a pod's spec decides which nodes take it."""
 STATIC = "kubernetes.io/no-provisioner"
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -59,12 +72,25 @@ def unscheduled(pod: Manifest) -> bool:
 
 
 def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """Yield why no node takes the pod. The rules for volumes report unbound claims."""
+    """Yield why no node takes the pod: the newest revision if it changed what the pod asks of a node."""
+    rollout = rollout_of(facts, workload)
+    if rollout is None or not made_by(facts, pod, rollout.newest) or not rollout.touches(*PLACEMENT):
+        yield from _obstructed(facts, pod, workload)
+        return
+    for found in _obstructed(facts, pod, workload):
+        signals = (*found.signals, *observed(facts, workload, pod))
+        own = _finding(workload, pod, "", set())
+        yield rollout.undoing(replace(own, sentence=found.sentence, signals=signals))
+
+
+def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
+    """Yield what keeps the pod from the nodes. The rules for volumes report unbound claims."""
     nodes = facts.list("Node")
     if not nodes.complete or _unbound_claims(facts, pod, workload.namespace):
         return
     used, said = _used_by_node(facts) or {}, text(condition(pod, "PodScheduled").get("message"))
-    found = [_obstacles(pod, node, used) for node in nodes.items]
+    reserved = _reserved(facts)
+    found = [_obstacles(pod, node, used, reserved) for node in nodes.items]
     workers = [o for o in found if Obstacle.CONTROL_PLANE not in o.kinds]
     kinds = [o.kinds for o in workers]
     known = all(kinds)  # else something that is not seen here keeps the pod from a node
@@ -79,7 +105,7 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
     if known and any(len(k) == 1 and k <= keepers for k in kinds):
         return
     if workers and all(Obstacle.MISMATCH in k for k in kinds):
-        why = "no node has the labels that its selector or affinity requires"
+        why = "no node fits its selector, affinity and tolerations"
         yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
     elif known and any(k - {Obstacle.NOT_READY} == {Obstacle.SHORTAGE} for k in kinds):
         short = sorted({name for o in workers for name in o.short_of})
@@ -175,11 +201,20 @@ def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
     return mode == "WaitForFirstConsumer" and maker != STATIC
 
 
-def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, float]]) -> NodeObstacles:
+def _reserved(facts: ClusterFacts) -> set[str]:
+    """Keys of taints that pods tolerate by name, but for agents: such nodes are set apart on purpose."""
+    own = [p for p in facts.list("Pod").items if (o := owner_of(p)) is None or o.kind != "DaemonSet"]
+    return {text(t.get("key")) for p in own for t in mappings(dig(p, "spec", "tolerations"))} - {""}
+
+
+def _obstacles(
+    pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, float]], reserved: Collection[str]
+) -> NodeObstacles:
     spec, ref = mapping(pod.get("spec")), reference(node)
     blocking = [t for t in mappings(dig(node, "spec", "taints")) if text(t.get("effect")) in BLOCKING]
     keys = [text(t.get("key")) for t in blocking if not tolerated(spec, t)]
-    taints = tuple(k for k in keys if not OF_COMPONENTS.search(k) and k not in CONTROL_PLANE)
+    set_ = [k for k in keys if not OF_COMPONENTS.search(k) and k not in CONTROL_PLANE]
+    taints = tuple(k for k in set_ if k not in reserved)
     unfit = [k for k in keys if OF_COMPONENTS.search(k) and k != f"{LIFECYCLE}unschedulable"]
     # pods of a node that fails are about to go
     short_of = _shortage(spec, node, {} if unfit else used.get(ref.name, {}))
@@ -189,7 +224,7 @@ def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, fl
         Obstacle.NOT_READY: unfit or not holds(node, "Ready"),
         Obstacle.CORDON: unschedulable,
         Obstacle.TAINT: taints,
-        Obstacle.MISMATCH: not matches_node(spec, node),
+        Obstacle.MISMATCH: not matches_node(spec, node) or len(taints) < len(set_),
         Obstacle.SHORTAGE: short_of,
     }
     return NodeObstacles(ref, frozenset(kind for kind, held in holding.items() if held), taints, short_of)

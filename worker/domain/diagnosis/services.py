@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, strings, text, whole
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.references import references_of, selects
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named, stated
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.hosts import Host, service_of
 from worker.domain.diagnosis.structure import (
     changed,
     container_specs,
+    created,
     holds,
     labels_of,
     lately,
@@ -48,26 +48,24 @@ def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagno
     if balanced and not dig(manifest, "status", "loadBalancer", "ingress"):
         reasons = {e.reason for e in facts.events(service.namespace, service)}
         if "SyncLoadBalancerFailed" in reasons:
-            yield _finding(service, f"{service} gets no load balancer")
+            yield stated(Cause.SERVICE, service, f"{service} gets no load balancer")
     pods = facts.list("Pod", service.namespace)
     behind = pods_behind(facts, manifest)
     if behind:
         port, declared = _wrong_port(facts, manifest, behind), ", ".join(sorted(_ports(behind[0])))
         if port:
             what = f"the targetPort {port} of {service} is not one that its pods declare ({declared})"
-            yield _finding(service, what, Remedy.FIX_SERVICE)
-        return
-    if not pods.complete or templates_of(facts, service.namespace, selector):
+            yield stated(Cause.SERVICE, service, what, {Remedy.FIX_PORT})
         return
     near = next((p for p in pods.items if _overlap(selector, labels_of(p)) and not pod_failing(p)), None)
+    meant = [changed(w) for w in templates_of(facts, service.namespace, selector)] if pods.complete else []
+    edited = changed(manifest) if near and changed(manifest) != created(manifest) else None
+    turned = edited and all(at and at < edited for at in meant)  # to pods that had gone before
+    if not pods.complete or (meant and not turned):
+        return
     if near is not None or workloads_named(facts, service):
-        found = _finding(service, f"the selector of {service} matches no pod", Remedy.FIX_SERVICE)
-        yield replace(found, signals=("ServiceNoEndpoints",))
-
-
-def _finding(service: ObjectRef, what: str, *remedies: Remedy) -> Diagnosis:
-    told = f"{what[0].upper()}{what[1:]}."
-    return Diagnosis(Cause.SERVICE, service, told, remedies=frozenset(remedies), reads=(service,))
+        told, remedies = f"the selector of {service} matches no pod", {Remedy.FIX_SELECTOR}
+        yield stated(Cause.SERVICE, service, told, remedies, ("ServiceNoEndpoints",))
 
 
 def _wrong_port(facts: ClusterFacts, service: Manifest, pods: Sequence[Manifest]) -> str:
@@ -131,8 +129,8 @@ def idle_finding(manifest: Manifest, ref: ObjectRef) -> Diagnosis | None:
     """A workload that is scaled to zero."""
     if ref.kind == "ReplicaSet" or dig(manifest, "spec", "replicas") != 0:
         return None
-    told = f"{ref} is scaled to 0 replicas, so nothing runs."
-    return Diagnosis(Cause.SCALED_TO_ZERO, ref, told, remedies=frozenset({Remedy.SCALE_UP}), reads=(ref,))
+    told = f"{ref} is scaled to 0 replicas, so nothing runs"
+    return stated(Cause.SCALED_TO_ZERO, ref, told, {Remedy.SCALE_UP})
 
 
 def dependencies_of(facts: ClusterFacts, pods: Sequence[Manifest], workload: ObjectRef) -> list[ObjectRef]:

@@ -11,7 +11,7 @@ from worker.domain.cluster.fields import dig, mapping, mappings, name_of, refere
 from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.references import References, references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
-from worker.domain.diagnosis.changes import rollout_strength
+from worker.domain.diagnosis.changes import rollout_failed
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
 from worker.domain.diagnosis.running import FailingPod
@@ -32,7 +32,10 @@ from worker.domain.values.objects import Manifest, ObjectRef
 
 EXTERNAL_SECRETS = "external-secrets.io/v1beta1"
 REPEATED = 3
-PULLABLE = frozenset({ImageProblem.UNAUTHORIZED, ImageProblem.RATE_LIMITED})  # whatever its tag is
+OF_REGISTRY = frozenset(
+    {ImageProblem.UNAUTHORIZED, ImageProblem.RATE_LIMITED, ImageProblem.UNREACHABLE, ImageProblem.UNTRUSTED}
+)
+"""Problems with a registry, which a former image of the same registry has, too."""
 NOT_CREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 NO_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105 - the reason of an event
 PULL_EVENTS = frozenset({"Failed", NO_SECRET, "InspectFailed"})
@@ -84,16 +87,23 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
         secrets = [ref_to("Secret", name, workload.namespace) for name in names if name]
     if rollout and not made_by(failing.facts, failing.pod, rollout.newest):
         remedies.discard(Remedy.FIX_IMAGE)  # the template may name another image by now
-    elif is_new and problem not in PULLABLE:
+    elif rollout and is_new and (problem not in OF_REGISTRY or _moved(rollout, container)):
         remedies.add(Remedy.ROLL_BACK)
     what = f"waits with {text(container.waiting.get('reason'))} ({problem})"
     return replace(
         failing.finding(container, Cause.IMAGE, what, *remedies),
         object=secrets[0] if secrets else workload,
-        also=(workload, failing.ref) if secrets else (failing.ref,),
+        also=(*secrets[1:], workload, failing.ref) if secrets else (failing.ref,),
         signals=("ImagePullBackOff", "ErrImagePull"),
         revision=rollout.revision if rollout else 0,
     )
+
+
+def _moved(rollout: Rollout, container: Container) -> bool:
+    """True if the revision before took the image from another registry or path."""
+    specs = container_specs(mapping(template_of(rollout.previous).get("spec")))
+    before = [text(c.get("image")) for c in specs if c.get("name") == container.name]
+    return text(container.spec.get("image")).rpartition("/")[0] not in {i.rpartition("/")[0] for i in before}
 
 
 def _came_with(failing: FailingPod, rollout: Rollout) -> bool:
@@ -101,31 +111,24 @@ def _came_with(failing: FailingPod, rollout: Rollout) -> bool:
     facts, workload = failing.facts, failing.workload
     if any(made_by(facts, p, rollout.newest) for p in pods_of(facts, workload) if not pod_failing(p)):
         return False
-    return lately(facts, rollout.began) or rollout_strength(facts, workload, rollout) is not None
+    return lately(facts, rollout.began) or rollout_failed(facts, workload, rollout)
 
 
 def _not_created(failing: FailingPod, container: Container) -> Iterator[Diagnosis]:
-    message = text(container.waiting.get("message"))
+    """Yield references of the pod's own spec that the kubelet reports as missing, else a defective start."""
+    message, used = text(container.waiting.get("message")), _used(failing)
     part = missing_part(message)
-    found = list(_named_references(failing, message)) if part is not MissingPart.NONE else []
-    for ref in found:
-        yield _missing(failing, ref, part)
-    if not found and part is MissingPart.NONE:
+    if part is MissingPart.NONE:
         reason = text(container.waiting.get("reason"))
         yield failing.defective_start(container, f"is not created by the kubelet: {reason}")
+        return
+    for kind, listed in (("ConfigMap", used.config_maps), ("Secret", used.secrets)):
+        for name in (n for n in listed if speaks_of(message, n)):
+            yield _missing(failing, ref_to(kind, name, failing.workload.namespace), part)
 
 
 def _used(failing: FailingPod) -> References:
     return references_of(mapping(failing.pod.get("spec")), failing.ref.name)
-
-
-def _named_references(failing: FailingPod, message: str) -> Iterator[ObjectRef]:
-    """Yield references of the pod's own spec that a message means, unless they are known to exist."""
-    used = _used(failing)
-    for kind, listed in (("ConfigMap", used.config_maps), ("Secret", used.secrets)):
-        for name in listed:
-            if speaks_of(message, name):
-                yield ref_to(kind, name, failing.workload.namespace)
 
 
 def _missing_references(failing: FailingPod) -> Iterator[Diagnosis]:
@@ -168,13 +171,12 @@ def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[
 
 def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosis:
     facts, workload = failing.facts, failing.workload
-    remedies = set()
-    if ref.kind == "ConfigMap" and (part is MissingPart.KEY or was_available(facts, workload)):
-        remedies.add(Remedy.RESTORE_CONFIGURATION)
+    existed = ref.kind == "ConfigMap" and (part is MissingPart.KEY or was_available(facts, workload))
+    remedies = {Remedy.RESTORE_CONFIGURATION} if existed else set()
     if ref.kind == "ConfigMap" and part is MissingPart.KEY:
         remedies.add(Remedy.PATCH_CONFIGURATION)
     rollout = rollout_of(facts, workload)
-    if rollout and rollout.touches("olumes", "env") and ref.name not in _names_in(rollout.previous):
+    if rollout and rollout.touches("olumes", "env") and not _asked_before(facts, rollout, ref, part):
         remedies.add(Remedy.ROLL_BACK)
     what = f"{ref} is missing (not found)" if part is MissingPart.OBJECT else f"{ref} lacks a key"
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
@@ -184,7 +186,7 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
         sentence=f"{what}, which the pods of {workload} cannot start without.",
         also=tuple(dict.fromkeys((*blamed[1:], workload, failing.ref))),
         remedies=frozenset(remedies),
-        signals=("FailedMount", "CreateContainerConfigError"),
+        signals=("FailedMount", "CreateContainerConfigError", *observed(facts, workload, failing.pod)),
         reads=(failing.ref, ref),
         revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
     )
@@ -210,9 +212,13 @@ def _misspelt(facts: ClusterFacts, ref: ObjectRef, workload: ObjectRef) -> list[
     return [workload] if ref.name not in names and get_close_matches(ref.name, names, 1, 0.7) else []
 
 
-def _names_in(revision: Manifest) -> set[str]:
-    used = references_of(mapping(template_of(revision).get("spec")))
-    return {*used.config_maps, *used.secrets, *used.claims}
+def _asked_before(facts: ClusterFacts, rollout: Rollout, ref: ObjectRef, part: MissingPart) -> bool:
+    """True if the revision before asks for what is missing, too."""
+    before = template_of(rollout.previous)
+    if part is MissingPart.KEY and ref.kind == "ConfigMap":
+        return bool(missing_keys(before, ref.name, facts.get(ref)))
+    used = references_of(mapping(before.get("spec")))
+    return ref.name in {*used.config_maps, *used.secrets, *used.claims}
 
 
 def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named, stated
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.scheduling import STATIC, matches_node, term_matches, waits_for_pod
 from worker.domain.diagnosis.structure import holds, labels_of, ref_to
@@ -123,8 +123,7 @@ def _finding(
     remedies: set[Remedy],
     cause: Cause = Cause.VOLUME,
 ) -> Diagnosis:
-    told, kinds = f"{what[0].upper()}{what[1:]}.", frozenset(remedies)
-    return Diagnosis(cause, claim, told, also=also, remedies=kinds, signals=SIGNALS, reads=(claim,))
+    return stated(cause, claim, what, remedies, SIGNALS, also)
 
 
 def volume_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,9 +23,9 @@ from worker.domain.cluster.fields import (
     whole,
 )
 from worker.domain.cluster.pods import Container, containers, pod_failing
-from worker.domain.cluster.references import selects
-from worker.domain.diagnosis.causes import named
-from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts
+from worker.domain.cluster.references import references_of, selects
+from worker.domain.diagnosis.causes import Diagnosis, Remedy, named
+from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts, Presence
 from worker.domain.values.objects import Manifest, ObjectRef
 
 WORKLOADS = frozenset(
@@ -201,6 +201,12 @@ class Rollout:
         """The first differences, as field and values."""
         return "; ".join(line[:160] for line in self.lines[:4])
 
+    def undoing(self, finding: Diagnosis) -> Diagnosis:
+        """The finding, with a rollback among its remedies."""
+        told = f"{finding.sentence[:-1]}; its newest revision changed {self.told}."
+        remedies = finding.remedies | {Remedy.ROLL_BACK}
+        return replace(finding, sentence=told, remedies=remedies, revision=self.revision)
+
     def touches(self, *words: str, container: str = "") -> bool:
         """True if a field whose path has one of the words differs, in the container or outside all."""
         for line in self.lines:
@@ -225,10 +231,20 @@ def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
         if lines := _telling(differences(before, found[-1][1])):
             began = created(found[found.index((previous, before)) + 1][0])
             failed = unavailable_since(facts.get(workload))
+            left = _config_maps(before) - _config_maps(found[-1][1])
+            if any(
+                facts.presence(ref_to("ConfigMap", n, workload.namespace)) is Presence.ABSENT for n in left
+            ):
+                return None  # the pods of that revision would not start again
             if began is not None and failed is not None and failed < began - SLACK:
                 return None
             return Rollout(found[-1][0], previous, tuple(lines), began)
     return None
+
+
+def _config_maps(template: dict[str, Any]) -> set[str]:
+    used = references_of(mapping(template.get("spec")))
+    return {*used.config_maps} - {*used.optional}
 
 
 def unavailable_since(manifest: Manifest | None) -> datetime | None:

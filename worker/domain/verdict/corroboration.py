@@ -29,7 +29,7 @@ from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.verdict.approval.factors import FactorCode
-from worker.domain.verdict.origins import parameter_origins
+from worker.domain.verdict.origins import futile_parameter, parameter_origins
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 
 SOURCE = "corroboration"
@@ -93,6 +93,10 @@ class Corroborator:
         facts, claim = ClusterFacts(now=self.now), claim_of(accepted)
         investigator = Investigator(self.cluster, self.budget)
         verdict = await investigator.conclude(facts, lambda known: corroborate(known, self.signal, claim))
+        if verdict.confirmed and verdict.finding:
+            futile = futile_parameter(accepted, verdict.finding, facts)
+            told = f"{verdict.reason} But the value of {futile} does not mend it."
+            verdict = replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if futile else verdict
         ids = _keep(facts, evidence)
         return Corroborated(
             corroboration=_told(verdict, ids),

@@ -29,6 +29,7 @@ FIELDS = {
     Remedy.SCALE_UP: ("REPLICA", ("spec", "replicas")),
     Remedy.RAISE_AUTOSCALER: ("REPLICA", ("spec", "maxReplicas")),
     Remedy.EXPAND_VOLUME: ("SIZE", ("spec", "resources", "requests", "storage")),
+    Remedy.EXTEND_DEADLINE: ("DEADLINE", ("spec", "activeDeadlineSeconds")),
 }
 """A word in the name of the parameter, and where the target has the present value."""
 
@@ -57,6 +58,13 @@ def parameter_origins(
         if name in accepted.parameters or not harmless:
             origins[name] = origin
     return origins
+
+
+def futile_parameter(accepted: Accepted, finding: Diagnosis, facts: ClusterFacts) -> str:
+    """The first parameter with whose value the workflow would not act on the finding; empty if there is none."""
+    check = _Check(accepted, finding, facts)
+    values = {n: v for n, v in _values(accepted).items() if not target_part(n)} if accepted.workflow else {}
+    return next((name for name, value in values.items() if check.misses(name.upper(), value)), "")
 
 
 def _values(accepted: Accepted) -> dict[str, Any]:
@@ -98,12 +106,15 @@ class _Check:
         return now is not None and wanted is not None and now < wanted <= (now * MAX_GROWTH or 1)
 
     def misses(self, name: str, value: Any) -> bool:
-        """True if the value is known to mend nothing: it names another container, or a size that does not
-        grow.
+        """True if the value is known to mend nothing: it names another container or object of the kind in
+        question, or a size that does not grow.
         """
         if "CONTAINER" in name:
             return bool(self.containers()) and value not in self.containers()
-        if not isinstance(value, str) and "REPLICA" not in name and "FACTOR" not in name:
+        meant = {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
+        if meant and isinstance(value, str):
+            return value not in meant
+        if not isinstance(value, str) and not any(word in name for word in ("REPLICA", "FACTOR", "SECOND")):
             return False  # a number whose unit is not known
         now, wanted = self.now(name), quantity(value)
         return now is not None and wanted is not None and wanted <= now

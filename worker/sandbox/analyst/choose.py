@@ -15,7 +15,7 @@ from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Workflow
 from worker.sandbox.analyst import advice, parameters, past
 from worker.sandbox.analyst.objections import Objections
-from worker.sandbox.analyst.transcript import Call, Transcript, words_in
+from worker.sandbox.analyst.transcript import Call, Transcript, call_to, words_in
 
 MAX_ACTIONS, MAX_DETAILS, MAX_ANCHORS = 5, 8, 3
 ACTIONS = Call("list_available_actions", {})
@@ -89,9 +89,9 @@ def _at(anchor: ObjectRef, finding: Diagnosis, now: Situation) -> Selection:
     selection = Selection(why_not="the catalog offers no action for this cause and target")
     if not names:
         return selection
-    asked = _call("get_resource_context", kind=anchor.kind, name=anchor.name, namespace=anchor.namespace)
+    asked = call_to("get_resource_context", kind=anchor.kind, name=anchor.name, namespace=anchor.namespace)
     answers = now.transcript.since(asked)
-    lists = [_call("list_workflows", action_type=n, severity=now.severity) for n in names]
+    lists = [call_to("list_workflows", action_type=n, severity=now.severity) for n in names]
     selection.questions = [c for c in (asked, *lists) if c.signature not in answers]
     if selection.questions:
         return selection
@@ -101,16 +101,12 @@ def _at(anchor: ObjectRef, finding: Diagnosis, now: Situation) -> Selection:
     ids = [text(w.get("workflow_id")) for page in pages for w in mappings(page.get("workflows"))]
     excluded = {"", *futile, now.transcript.failed.workflow_id if now.transcript.failed else ""}
     wanted = [i for i in dict.fromkeys(ids) if i not in excluded][:MAX_DETAILS]
-    calls = [_call("get_workflow", workflow_id=i) for i in wanted]
+    calls = [call_to("get_workflow", workflow_id=i) for i in wanted]
     selection.questions = [c for c in calls if c.signature not in answers]
     if not selection.questions:
         found = [workflow_of(answers[call.signature].json()) for call in calls]
         _decide([w for w in found if w is not None], finding, now, selection)
     return selection
-
-
-def _call(tool: str, /, **arguments: Any) -> Call:
-    return Call(tool, {k: v for k, v in arguments.items() if v not in ("", None)})
 
 
 def _actions(transcript: Transcript, finding: Diagnosis) -> list[str]:
@@ -121,10 +117,6 @@ def _actions(transcript: Transcript, finding: Diagnosis) -> list[str]:
     helping = [n for n in names if remedies_of(n) & wanted]
     unknown = [n for n in names if n and not remedies_of(n)] if finding.strength is Strength.DIRECT else []
     return (helping or unknown)[:MAX_ACTIONS]
-
-
-def _gitops(context: dict[str, Any]) -> bool:
-    return dig(context, "detected_labels", "gitOpsManaged") is True
 
 
 def workflow_of(record: dict[str, Any]) -> Workflow | None:
@@ -169,7 +161,8 @@ def _usable(workflow: Workflow, finding: Diagnosis, now: Situation, context: dic
     values = parameters.fill(workflow, finding, target, now.facts) if target else None
     if target is None or values is None:
         return None
-    gitops = _gitops(context) or gitops_managed(now.facts, *finding.subjects)
+    gitops = dig(context, "detected_labels", "gitOpsManaged") is True
+    gitops = gitops or gitops_managed(now.facts, *finding.subjects)
     replicas = dig(now.facts.get(target), "spec", "replicas") if target.kind != "Secret" else None
     action = ProposedAction(
         workflow,

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from worker.domain.cluster.fields import mapping, moment, name_of, reference
+from worker.domain.cluster.fields import mapping, name_of, reference
 from worker.domain.cluster.kinds import API_VERSIONS, CLUSTER_SCOPED, is_secret
 from worker.domain.diagnosis.facts import LOG, ClusterFacts, Presence, Question, ReadResult
 from worker.domain.values.objects import Listing, Manifest, ObjectRef
 from worker.sandbox.analyst.choose import ACTIONS
-from worker.sandbox.analyst.transcript import Call, Seen, Transcript
+from worker.sandbox.analyst.transcript import Call, Seen, Transcript, call_to
 
 Conclusion = TypeVar("Conclusion")
 EVENT = re.compile(
@@ -112,29 +112,20 @@ def _named_in(table: Seen | None, home: str) -> list[tuple[str, str]]:
     return [(row[place] if place >= 0 else home, row[at]) for row in rows[1:] if len(row) > max(at, place)]
 
 
-def facts_of(transcript: Transcript) -> ClusterFacts:
-    """An empty store for the time of the incident, in which logs may be asked for."""
-    return ClusterFacts(now=moment(transcript.incident.received), texts=True)
-
-
 def call_of(question: Question) -> Call:
     """The tool call that answers a question."""
     if question.kind == LOG:
         arguments = {"pod": question.name, "container": question.container, "previous": question.previous}
-        return _call("get_pod_logs", namespace=question.namespace, **arguments)
+        return call_to("get_pod_logs", namespace=question.namespace, **arguments)
     if question.kind == "Event":
         kind, _, name = question.about.partition("/")
-        return _call("get_events", kind=kind, name=name, namespace=question.namespace)
+        return call_to("get_events", kind=kind, name=name, namespace=question.namespace)
     version = "" if API_VERSIONS.get(question.kind) == question.api_version else question.api_version
     place = {"kind": question.kind, "namespace": question.namespace, "api_version": version}
     if question.name:
-        return _call("get_resource", name=question.name, **place)
+        return call_to("get_resource", name=question.name, **place)
     node = f"spec.nodeName={question.node}" if question.node else ""
-    return _call("list_resources", field_selector=node, output="json", **place)
-
-
-def _call(tool: str, **arguments: object) -> Call:
-    return Call(tool, {name: value for name, value in arguments.items() if value})
+    return call_to("list_resources", field_selector=node, output="json", **place)
 
 
 def _object(line: str) -> Manifest | None:

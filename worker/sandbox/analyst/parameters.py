@@ -13,14 +13,13 @@ from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import container_specs, pod_spec_of
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Parameter, ParameterType, Workflow
+from worker.domain.verdict.checks.targets import target_part
 
-TARGETS = {
-    "TARGET_RESOURCE_NAME": "name", "TARGET_NAME": "name", "DEPLOYMENT_NAME": "name", "TARGET_DEPLOYMENT": "name",
-    "TARGET_RESOURCE_KIND": "kind", "TARGET_KIND": "kind",
-    "TARGET_RESOURCE_NAMESPACE": "namespace", "TARGET_NAMESPACE": "namespace", "NAMESPACE": "namespace",
-    "TARGET_RESOURCE_API_VERSION": "api_version",
-}  # fmt: skip
-NAMING = ("TARGET_RESOURCE_NAME", "TARGET_RESOURCE_KIND", "TARGET_RESOURCE_NAMESPACE")
+NAMING = {
+    "TARGET_RESOURCE_NAME": "name",
+    "TARGET_RESOURCE_KIND": "kind",
+    "TARGET_RESOURCE_NAMESPACE": "namespace",
+}
 MEANINGS: Sequence[tuple[str, str]] = (
     (r"CONFIG_?MAP", "ConfigMap"),
     (r"SECRET", "Secret"),
@@ -74,9 +73,9 @@ def acts_on(workflow: Workflow, candidates: Sequence[ObjectRef]) -> ObjectRef | 
 def _covered(workflow: Workflow) -> set[str]:
     """Kinds that a workflow acts on, in lower case; empty when it does not say."""
     for parameter in workflow.parameters:
-        if TARGETS.get(parameter.name) == "kind" and parameter.enum:
+        if target_part(parameter.name) == "kind" and parameter.enum:
             return {str(k).lower() for k in parameter.enum}
-    if any("DEPLOYMENT" in p.name for p in workflow.parameters if p.name in TARGETS):
+    if any("DEPLOYMENT" in p.name for p in workflow.parameters if target_part(p.name)):
         return {"deployment"}
     kinds = {c.rpartition("/")[2].lower() for c in workflow.labels.get("component", ())}
     return set() if "*" in kinds else kinds
@@ -88,8 +87,8 @@ def fill(
     """Parameters with values, without those that code fills in; None if a required one has no value."""
     meanings = _known(finding, target, facts)
     values: dict[str, Any] = {}
-    if target != finding.object and not any(p.name in TARGETS for p in workflow.parameters):
-        values = {name: part for name in NAMING if (part := getattr(target, TARGETS[name]))}
+    if target != finding.object and not any(target_part(p.name) for p in workflow.parameters):
+        values = {name: value for name, part in NAMING.items() if (value := getattr(target, part))}
     for parameter in workflow.parameters:
         value = _value(parameter, meanings, target)
         if value is None and parameter.required and parameter.default is None:
@@ -130,8 +129,8 @@ def _known(finding: Diagnosis, target: ObjectRef, facts: ClusterFacts) -> dict[s
 
 
 def _value(parameter: Parameter, meanings: dict[str, Any], target: ObjectRef) -> Any:
-    if parameter.name in TARGETS:
-        part = str(getattr(target, TARGETS[parameter.name]))
+    if held := target_part(parameter.name):
+        part = str(getattr(target, held))
         spelled = {str(o).lower(): o for o in parameter.enum}
         return (spelled.get(part.lower()) if spelled else part) or None
     for pattern, meaning in MEANINGS:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from worker.domain.cluster.fields import moment
 from worker.domain.diagnosis.causes import Diagnosis
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.search import search, standing
@@ -17,7 +18,7 @@ from worker.domain.untrusted.injection import suspicious_lines
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import answer, objections
 from worker.sandbox.analyst.choose import ACTIONS, Selection, Situation, choose
-from worker.sandbox.analyst.lookup import Lookup, facts_of
+from worker.sandbox.analyst.lookup import Lookup
 from worker.sandbox.analyst.signals import choose_signal
 from worker.sandbox.analyst.spoken import recovered, spoken_finding
 from worker.sandbox.analyst.transcript import SUBMIT, Call, Incident, Seen, Transcript, read_request, words_in
@@ -81,7 +82,8 @@ def think(transcript: Transcript) -> list[Call] | answer.AnalystAnswer:
     """The next tool calls, or the final answer."""
     if READY.name in transcript.tools:
         return [READY]
-    facts, lookup, incident = facts_of(transcript), Lookup(transcript), transcript.incident
+    lookup, incident = Lookup(transcript), transcript.incident
+    facts = ClusterFacts(now=moment(incident.received), texts=True)
     found = lookup.conclude(facts, lambda known: _concluded(known, incident))
     settled = any(s.call is not None and s.call.name == "get_resource_context" for s in transcript.seen)
     wanted: list[Call] = []
@@ -99,9 +101,10 @@ def think(transcript: Transcript) -> list[Call] | answer.AnalystAnswer:
         if transcript.tools_allowed and transcript.rounds < MAX_LAST_ROUND:
             return [*wanted, *selection.questions][:MAX_CALLS]
         selection = Selection(why_not="the budget ended before a choice", context=selection.context)
+    blamed = selection.choice.finding if selection.choice else found.finding
     return answer.AnalystAnswer(
         incident=incident,
-        target=_target(transcript, found.finding, selection),
+        target=blamed.object if blamed else incident.resource,
         finding=found.finding,
         said=found.said,
         recovered=found.recovered,
@@ -128,12 +131,6 @@ def _concluded(facts: ClusterFacts, incident: Incident) -> Concluded:
     reasons = {e.reason for e in facts.events_in(incident.resource.home) if e.warning}
     reported = tuple(sorted(reasons & set(stand[0].signals)))
     return Concluded(stand, statements(facts, stand[0]), tuple(dict.fromkeys(seen)), reported)
-
-
-def _target(transcript: Transcript, finding: Diagnosis | None, selection: Selection) -> ObjectRef:
-    """The object to blame."""
-    blamed = selection.choice.finding if selection.choice else finding
-    return blamed.object if blamed else transcript.incident.resource
 
 
 def _chain(finding: Diagnosis | None, lookup: Lookup, resource: ObjectRef) -> list[tuple[str, Sequence[str]]]:

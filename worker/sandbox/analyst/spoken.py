@@ -63,11 +63,9 @@ def spoken_finding(facts: ClusterFacts, incident: Incident) -> Diagnosis | None:
 
 def _workload(facts: ClusterFacts, ref: ObjectRef) -> ObjectRef:
     """The workload of the object: the owner of a pod, or the only workload behind a Service."""
-    if ref.kind == "Service":
-        behind = workloads_behind(facts, ref)
-        return behind[0] if len(behind) == 1 else ref
+    behind = workloads_behind(facts, ref) if ref.kind == "Service" else []
     pods = pods_of(facts, ref) if ref.kind == "Pod" else []
-    return root_of(facts, pods[0]) if pods else ref
+    return root_of(facts, pods[0]) if pods else behind[0] if len(behind) == 1 else ref
 
 
 def _themed(facts: ClusterFacts, workload: ObjectRef, theme: Theme, incident: Incident) -> Diagnosis:

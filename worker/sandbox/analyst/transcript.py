@@ -44,6 +44,11 @@ class Call:
         return f"{self.name} {json.dumps(kept, sort_keys=True, default=str)}"
 
 
+def call_to(tool: str, /, **arguments: Any) -> Call:
+    """A call without the arguments that are empty."""
+    return Call(tool, {k: v for k, v in arguments.items() if v not in ("", None, False)})
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """One fenced piece of data. `call` is what asked for it; None for what the first turn brought."""

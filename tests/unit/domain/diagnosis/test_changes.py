@@ -45,7 +45,7 @@ async def test_the_revision_before_still_runs_well():
     api = rolled_out()
     old = pod_of(api[3], "api", status=running())
     found = (await findings(*api, old, about=api[0]))[0]
-    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.DIRECT)
+    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.TIMED)
 
 
 def twice_broken(**status):
@@ -146,7 +146,7 @@ async def test_pods_of_the_revision_before_run_well_in_a_stateful_set():
     old = pod_of(db[0], "db", "0", status=running())
     old["metadata"]["labels"]["controller-revision-hash"] = "db-a"
     found = (await findings(*db, old, about=db[0]))[0]
-    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.DIRECT)
+    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.TIMED)
 
 
 def configured(changed_at: str, failed_at: str = "2026-06-04T15:05:00Z"):

@@ -128,7 +128,7 @@ async def test_a_selector_that_matches_nothing():
     db = workload("db", status=running())
     lost = service("db", selector={"app": "dbb"})
     found = await first(*db, lost, about=lost)
-    assert (found.cause, found.remedies) == (Cause.SERVICE, {Remedy.FIX_SERVICE})
+    assert (found.cause, found.remedies) == (Cause.SERVICE, {Remedy.FIX_SELECTOR})
     external = service("db")
     del external["spec"]["selector"]
     assert await findings(external, about=external) == ()
@@ -142,11 +142,11 @@ async def test_a_target_port_that_no_pod_declares():
 
 async def test_a_target_port_need_not_be_declared():
     api, web = workload("web", status=running(), ports=[{"containerPort": 8080}]), service("web", 80, 9090)
-    assert (await first(*api, web, about=web)).remedies == {Remedy.FIX_SERVICE}
+    assert (await first(*api, web, about=web)).remedies == {Remedy.FIX_PORT}
     web["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     assert await findings(*api, web, about=web) == ()
     web["spec"]["ports"][0]["targetPort"] = "http"
-    assert (await first(*api, web, about=web)).remedies == {Remedy.FIX_SERVICE}
+    assert (await first(*api, web, about=web)).remedies == {Remedy.FIX_PORT}
 
 
 async def test_a_load_balancer_that_is_refused():
