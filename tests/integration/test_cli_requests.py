@@ -231,6 +231,13 @@ async def letters(place, *remediation_ids):
         )
 
 
+async def test_no_dead_letter_has_an_id_that_the_server_cannot_read(place):
+    number = str(10**20 - 1)
+    ended = await place.rca("dlq", "show", number)
+    error = f"error: there is no dead letter {number}; `rca dlq list` shows them"
+    assert (1, error) == (ended.code, ended.err.splitlines()[-1])
+
+
 @pytest.mark.parametrize("command", ["replay", "drop"])
 async def test_what_became_of_each_dead_letter_is_there_for_scripts(place, command):
     await letters(place, "rr-1")

@@ -180,10 +180,11 @@ async def test_an_update_keeps_what_is_not_ours(case):
     config = (await case.js.stream_info("RCA_RESULTS")).config
     await case.js.update_stream(config.evolve(max_bytes=10**9, max_age=86_400.0))
     items = wanted(case.subjects, ack_wait_seconds=2)
+    change = f"max_age: {86_400 * 10**9} -> {30 * 86_400 * 10**9}"
     assert notable(await provision(case.nc, items, apply=False)) == [
-        Difference("RCA_RESULTS", Action.WOULD_UPDATE, "max_age")
+        Difference("RCA_RESULTS", Action.WOULD_UPDATE, change)
     ]
-    assert notable(await provision(case.nc, items)) == [Difference("RCA_RESULTS", Action.UPDATED, "max_age")]
+    assert notable(await provision(case.nc, items)) == [Difference("RCA_RESULTS", Action.UPDATED, change)]
     config = (await case.js.stream_info("RCA_RESULTS")).config
     assert (config.max_bytes, config.max_age) == (10**9, 30 * 86_400)
 
@@ -194,7 +195,7 @@ async def test_compression_is_switched_off_and_what_was_stored_stays_readable(ca
     await case.js.update_stream(config.evolve(compression="s2"))
     stored = await case.js.publish("rca.audit.request.accepted", b"event")
     found = notable(await provision(case.nc, wanted(case.subjects, ack_wait_seconds=2)))
-    assert [Difference("RCA_AUDIT", Action.UPDATED, "compression")] == found
+    assert [Difference("RCA_AUDIT", Action.UPDATED, "compression: s2 -> none")] == found
     assert b"event" == (await case.js.get_msg("RCA_AUDIT", seq=stored.seq)).data
     assert not {info.config.compression for info in await case.js.streams_info()} - {None, "none"}
 
@@ -210,7 +211,9 @@ async def test_a_consumer_is_updated_without_losing_fields_the_client_does_not_k
     )
     found = notable(await provision(case.nc, wanted(case.subjects, ack_wait_seconds=7)))
     updated = [*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted", "RCA_OUTCOMES/outcomes"]
-    assert [Difference(name, Action.UPDATED, "ack_wait") for name in updated] == found
+    assert [
+        Difference(name, Action.UPDATED, f"ack_wait: {2 * 10**9} -> {7 * 10**9}") for name in updated
+    ] == found
     after = json.loads(
         (await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"", timeout=PATIENCE_SECONDS)).data
     )["config"]

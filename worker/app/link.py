@@ -16,6 +16,8 @@ import nats.errors
 import structlog
 from nats.aio.client import Client
 
+from worker.domain.values.errors import system_message
+
 DENIAL = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
 UNTRUSTED = re.compile("CERTIFICATE|UNKNOWN_CA")
 """Words of OpenSSL if the server does not trust our certificate."""
@@ -56,7 +58,7 @@ class BrokerLink:
             if not self.closing:
                 self._deny(denial)
             return
-        self.problem = str(error) or repr(error)
+        self.problem = system_message(error)
         if said := refusal(error):
             self._end(said)
             raise error

@@ -18,7 +18,7 @@ from worker.app.broker import make_broker, missing_tls
 from worker.app.link import BrokerLink, refusal
 from worker.app.settings import Settings
 from worker.app.settings.groups import NatsSettings
-from worker.domain.values.errors import Unavailable
+from worker.domain.values.errors import Unavailable, system_message
 
 AGAIN_SECONDS = 0.1
 
@@ -73,7 +73,7 @@ async def _connect(broker: NatsBroker, link: BrokerLink, settings: NatsSettings)
         said = f"no server answered at {servers} within {settings.connect_seconds:.0f} s"
         raise Unavailable(f"{link.because(said)}; check RCA_NATS__SERVERS") from None
     except (nats.errors.Error, OSError) as e:
-        raise Unavailable(refusal(e) or f"{servers}: {e!r}") from e
+        raise Unavailable(refusal(e) or f"{servers}: {system_message(e)}") from e
     if wrong := missing_tls(settings, nc):
         link.closing = True
         await broker.stop()

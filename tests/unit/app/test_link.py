@@ -90,7 +90,7 @@ async def test_a_denial_ends_nothing_and_is_said_until_the_next_connection():
 async def test_what_stood_in_the_way_of_a_connection_is_not_said_of_it():
     link = BrokerLink()
     await link.on_error(ConnectionRefusedError(111, "refused"))
-    assert "no answer ([Errno 111] refused)" == link.because("no answer")
+    assert "no answer (Connection refused)" == link.because("no answer")
     client = Ended(None)
     assert client is link.made(client)
     assert "no answer" == link.because("no answer")

@@ -84,10 +84,10 @@ def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tupl
             continue
         elif key in LIMITS and _limit(target) < _limit(current) and not _has_room(key, target, stored_bytes):
             drift.append(
-                f"{key}: {current}, wanted {target} (not lowered, since that could delete or strand messages)"
+                f"{key}: {current}, should be {target} (not lowered, because that could delete or strand messages)"
             )
         elif key in FIXED:
-            drift.append(f"{key}: {current}, wanted {target} (cannot be changed in place)")
+            drift.append(f"{key}: {current}, should be {target} (cannot be changed in place)")
         else:
             changes[key] = target
     return changes, drift
@@ -219,7 +219,10 @@ class _Api:
                 return [*found, Difference(item.name, Action.DRIFT, f"{sorted(changes)} refused: {e}")]
         if changes:
             action = Action.UPDATED if apply else Action.WOULD_UPDATE
-            found.append(Difference(item.name, action, ", ".join(sorted(changes))))
+            detail = ", ".join(
+                f"{key}: {have.get(key, 'not set')} -> {changes[key]}" for key in sorted(changes)
+            )
+            found.append(Difference(item.name, action, detail))
         return found or [Difference(item.name, Action.SAME)]
 
     async def _create(self, item: Wanted, path: str) -> None:

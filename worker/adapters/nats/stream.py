@@ -127,6 +127,8 @@ class FencedStream:
 
     async def at(self, sequence: int) -> StoredMessage | None:
         """The message with this sequence, or None."""
+        if sequence >= 1 << 64:  # the server cannot decode it
+            return None
         return await self._patiently(f"read {self._stream}", lambda: self._read(seq=sequence))
 
     async def after(self, sequence: int, subject: str = ">") -> StoredMessage | None:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import json
-import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 import typer
 from typer.core import TyperGroup
 
-from worker.domain.values.errors import ClusterError, ReportedError, Unavailable
+from worker.domain.values.errors import ClusterError, ReportedError, Unavailable, system_message
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -105,6 +104,8 @@ def _explain(problem: BaseException) -> str:
             return f"NATS: {problem}"
         case OSError(filename=str(name), strerror=why):
             return f"{name}: {why}"
+        case OSError():
+            return system_message(problem)
         case _:
             return str(problem)
 
@@ -139,10 +140,7 @@ def listening_on(host: str, port: int, advice: str) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        # Python puts the address into the text. Errors about unknown hosts have negative numbers of their
-        # own.
-        why = os.strerror(e.errno) if e.errno and e.errno > 0 else str(e.strerror).partition(" (")[0]
-        raise ReportedError(f"cannot listen on {host}:{port}: {why}; {advice}") from e
+        raise ReportedError(f"cannot listen on {host}:{port}: {system_message(e)}; {advice}") from e
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import errno
+import os
+import re
 from collections.abc import Awaitable, Iterator
 from typing import Generic, TypeVar
 
@@ -182,6 +184,18 @@ class Unavailable(ReportedError):  # noqa: N818 - a state, not a fault
 
 
 NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+NUMBERED = re.compile(r"\[Errno (-?[0-9]+)\] ?")
+
+
+def system_message(error: BaseException) -> str:
+    """The message of an error of the operating system without its number, such as `Connection refused`."""
+    said = str(error)
+    found = NUMBERED.search(said)
+    if found and int(found[1]) > 0:
+        return os.strerror(int(found[1]))
+    return NUMBERED.sub("", said) or repr(error)
 
 
 def is_resource_fault(error: BaseException) -> bool:
