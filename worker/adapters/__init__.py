@@ -1,3 +1,4 @@
-"""One vendor per file or package, each behind a port of the domain. Adapters take plain values, never
-settings.
+"""One vendor per file or package, each behind a port of the domain.
+
+Adapters take plain values, never settings.
 """

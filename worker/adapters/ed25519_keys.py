@@ -31,8 +31,9 @@ PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re
 
 
 class KeyUnusable(ReportedError):  # noqa: N818 - named as the other things that a command cannot use
-    """A key file does not hold the key that is needed. The message says why, and shows nothing of the
-    content.
+    """A key file does not hold the key that is needed.
+
+    The message says why, and shows nothing of the content.
     """
 
 

@@ -22,8 +22,9 @@ TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
 
 class UnreachableError(Exception):
-    """There is no connection, or it broke. The message is the end of a sentence: `cannot be reached
-    (ConnectError)`.
+    """There is no connection, or it broke.
+
+    The message is the end of a sentence: `cannot be reached (ConnectError)`.
     """
 
 
@@ -206,8 +207,9 @@ class Exchange:
 
 
 class ServerClient:
-    """A client of one server. It connects with the first request, and closes the connections as a context
-    manager.
+    """A client of one server.
+
+    It connects with the first request, and closes the connections as a context manager.
     """
 
     def __init__(self, server: JsonServer) -> None:

@@ -71,8 +71,9 @@ def _seconds(moment: datetime) -> str:
 
 
 def _refused(answer: ServerAnswer, document: dict[str, Any]) -> MetricsError:
-    """Return the error to show. Prometheus's own words about the query (`parse error: ...`) help best;
-    those of a proxy do not.
+    """Return the error to show.
+
+    Prometheus's own words about the query (`parse error: ...`) help best; those of a proxy do not.
     """
     said = one_line(text(document.get("error")), MAX_MESSAGE)
     kind = one_line(text(document.get("errorType")), 40)

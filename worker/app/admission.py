@@ -26,8 +26,9 @@ from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import Clock
 
 FREE_STEPS = 2
-"""A suspect that has waited long enough passes two checks before it yields again, so it begins and makes
-one call."""
+"""A suspect that has waited long enough passes two checks before it yields again, so it begins and makes one
+call.
+"""
 
 
 class Admission:
@@ -73,8 +74,9 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def running(self, message: MessageId, urgency: int, *, alone: bool) -> AsyncIterator[bool]:
-        """Run while the context is open. Yields False when the message must be returned to the queue
-        instead.
+        """Run while the context is open.
+
+        Yields False when the message must be returned to the queue instead.
         """
         if alone:
             async with self._running_alone(message, urgency) as admitted:
@@ -155,8 +157,9 @@ class Admission:
             self._notify()
 
     def must_yield(self, message: MessageId) -> bool:
-        """True if the run of this message must end before its next call. Ask exactly once before each
-        call.
+        """True if the run of this message must end before its next call.
+
+        Ask exactly once before each call.
         """
         if message != self._alone or not must_yield(self._load(), self._suspects[message]):
             return False
@@ -211,8 +214,9 @@ class Admission:
         return not self.blocked or self._probing in {None, message}
 
     async def model_answers(self, message: MessageId) -> bool:
-        """Wait until the model answers or this message may probe it. Returns False if the worker shuts
-        down.
+        """Wait until the model answers or this message may probe it.
+
+        Returns False if the worker shuts down.
         """
         await self._until(lambda: self._stopping.is_set() or self._may_probe(message))
         return not self._stopping.is_set()
@@ -224,8 +228,9 @@ class Admission:
             self._notify()
 
     async def wait_unless_stopping(self, seconds: float) -> bool:
-        """Keep a message for so many seconds. Returns False if it must be returned because the worker
-        shuts down.
+        """Keep a message for so many seconds.
+
+        Returns False if it must be returned because the worker shuts down.
         """
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         stopping = asyncio.ensure_future(self._stopping.wait())

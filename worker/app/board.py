@@ -29,8 +29,9 @@ IN_FLIGHT_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """An analysis that has not ended. Times are those of the workers. Costs before we listened are
-    unknown.
+    """An analysis that has not ended.
+
+    Times are those of the workers. Costs before we listened are unknown.
     """
 
     key: str

@@ -27,7 +27,8 @@ from worker.app.settings.groups import NatsSettings
 
 OLDEST_SERVER = (2, 11)
 """Older servers have no fence over several subjects, which the journal needs
-(Nats-Expected-Last-Subject-Sequence-Subject)."""
+(Nats-Expected-Last-Subject-Sequence-Subject).
+"""
 MIN_MAX_PAYLOAD = 2_000_000
 """In bytes, for the largest request with its headers in a dead letter."""
 CONNECTION: dict[str, Any] = {
@@ -80,8 +81,9 @@ def missing_tls(settings: NatsSettings, nc: Client) -> str:
 
 
 def _declare(broker: NatsBroker, subjects: Subjects) -> None:
-    """Outputs as FastStream publishers, so that AsyncAPI shows them. The adapters publish, with their
-    fences.
+    """Outputs as FastStream publishers, so that AsyncAPI shows them.
+
+    The adapters publish, with their fences.
     """
     outputs = [
         (subjects.result_subjects(), subjects.results_stream, AnalysisResult),

@@ -1,5 +1,6 @@
-"""The ways in which a message ends: answered, rejected, or dead-lettered. Each is published before it is
-settled.
+"""The ways in which a message ends: answered, rejected, or dead-lettered.
+
+Each is published before it is settled.
 
 Outcomes that executors publish end here too: each is checked once, and a bad one is rejected like a bad
 request.
@@ -54,8 +55,9 @@ class Closing:
         self._events, self._clock, self._metrics, self._observe = events, clock, metrics, observe
 
     async def answer(self, result: AnalysisResult, run: Run) -> Settlement:
-        """Publish the result, unless the request has one already. Then its journal is deleted and the message
-        acknowledged.
+        """Publish the result, unless the request has one already.
+
+        Then its journal is deleted and the message acknowledged.
         """
         accepted = run.accepted
         stored = await self._events.result(result, replace_failed=accepted.replayed)
@@ -139,8 +141,9 @@ class Closing:
         return result, run.steps[-1]
 
     async def conflict(self, accepted: AcceptedRequest, why: str) -> Settlement:
-        """Reject a request whose key belongs to another one. The other result must not pass for the result
-        of this one.
+        """Reject a request whose key belongs to another one.
+
+        The other result must not pass for the result of this one.
         """
         request, key = accepted.request, accepted.key
         error = FieldError(

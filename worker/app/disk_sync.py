@@ -1,5 +1,6 @@
-"""Checks whether the NATS server writes a message to disk before it confirms it. Only its monitoring port
-says so.
+"""Checks whether the NATS server writes a message to disk before it confirms it.
+
+Only its monitoring port says so.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ UNKNOWN = (
 
 
 async def sync_advice(monitoring_url: str) -> str:
-    """Advice about the server's `sync_interval`; empty when it is `always`. Without a URL the setting is
-    unknown.
+    """Advice about the server's `sync_interval`; empty when it is `always`.
+
+    Without a URL the setting is unknown.
     """
     if not monitoring_url:
         return UNKNOWN

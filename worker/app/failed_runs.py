@@ -43,8 +43,9 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The message stays with the worker and runs again after so many seconds. `run` is the name of its last
-    run.
+    """The message stays with the worker and runs again after so many seconds.
+
+    `run` is the name of its last run.
 
     `for_model`: it runs again when the model has answered the request that probes it.
     """
@@ -122,9 +123,7 @@ class FailedRuns:
         return await self.closing.answer(await self.without_answer(run, ending), run)
 
     async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
-        """While every call fails, one request probes the model, the others wait, and no further one
-        begins.
-        """
+        """While every call fails, one request probes the model, the others wait, and no further one begins."""
         message, outage = run.accepted.delivery.message, problem.reason is GiveUpReason.MODEL_UNREACHABLE
         await run.end(RELEASED, reason=MODEL_OUTAGE if outage else problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))

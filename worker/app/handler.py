@@ -103,8 +103,9 @@ class RequestHandler:
         )
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
-        """Settle one message. Its headers are not trusted: only the mark of a replayed dead letter is
-        read.
+        """Settle one message.
+
+        Its headers are not trusted: only the mark of a replayed dead letter is read.
         """
         with (
             self._metrics.running.track_inprogress(),
@@ -158,8 +159,9 @@ class RequestHandler:
                 return retry(NOT_NOW_SECONDS)
 
     async def _waited(self, hold: Hold, message: MessageId) -> bool:
-        """Wait for the end of the hold. Returns False if the message must be returned because the worker
-        shuts down.
+        """Wait for the end of the hold.
+
+        Returns False if the message must be returned because the worker shuts down.
         """
         if hold.for_model:
             return await self._admission.model_answers(message)
@@ -256,9 +258,7 @@ class RequestHandler:
             raise Preempted(PreemptReason.OPEN_FILES)
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
-        """The settlement of a message whose key another message was accepted for; None when this one may
-        run.
-        """
+        """The settlement of a message whose key another message was accepted for; None when this one may run."""
         last = owner(run.steps)
         if last is None:
             return None
@@ -289,8 +289,9 @@ class RequestHandler:
 
     @contextlib.asynccontextmanager
     async def _started(self, run: Run, *, alone: bool) -> AsyncIterator[None]:
-        """Start the run. If it is cancelled or the broker fails, record its release, so that it does not
-        count as dead.
+        """Start the run.
+
+        If it is cancelled or the broker fails, record its release, so that it does not count as dead.
         """
         try:
             await run.start(alone=alone, at=self._ports.clock.now())
@@ -300,8 +301,9 @@ class RequestHandler:
             raise
 
     async def _release(self, run: Run, *, is_cancelled: bool) -> None:
-        """Record that the run ended in an orderly way; else it counts as dead. Retried as long as the process
-        lives.
+        """Record that the run ended in an orderly way; else it counts as dead.
+
+        Retried as long as the process lives.
 
         A worker that shuts down cancels its runs twice. The first cancellation leaves this some seconds for a
         broker that returns, the second one ends it. Raises LostClaim if another run has replaced this one:

@@ -157,8 +157,9 @@ async def serve_stdio(server: Server[Any]) -> None:
 async def serve_http(
     server: Server[Any], listening: socket.socket, *, token: str, hosts: list[str], ready: Callable[[], None]
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `hosts` are the accepted values of the Host header; an Origin is never
-    accepted.
+    """Serve until SIGINT or SIGTERM.
+
+    `hosts` are the accepted values of the Host header; an Origin is never accepted.
 
     Browsers send an Origin: a page that was rebound to this address (DNS rebinding) gets nothing.
     """

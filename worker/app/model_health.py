@@ -49,8 +49,9 @@ class ModelHealth:
         return self.now() - max(self._answered_at, min(self._waiting.values())) if self._waiting else 0.0
 
     def silence(self) -> str:
-        """Says that calls have waited for long and none was answered: the model is slow or hangs. Empty
-        otherwise.
+        """Says that calls have waited for long and none was answered: the model is slow or hangs.
+
+        Empty otherwise.
         """
         if (seconds := self.silent_seconds()) < SILENCE_SECONDS:
             return ""
@@ -68,8 +69,9 @@ class ModelHealth:
         return (silent and self.left_alone()) or (limited and (failure.after or 0.0) > self.patience_seconds)
 
     def rejects_every_request(self, opening: str, message: str) -> bool:
-        """Record this rejection. True if another request was rejected for the same reason, and none was
-        answered since.
+        """Record this rejection.
+
+        True if another request was rejected for the same reason, and none was answered since.
         """
         reason = VARIABLE.sub("#", message)
         if len(self._rejected) >= MAX_REASONS and reason not in self._rejected:
@@ -87,8 +89,9 @@ class WatchedModel:
         self.name, self._model, self._health = model.name, model, health
 
     async def ask(self, request: ModelRequest) -> Reply:
-        """Ask the model. Raises GiveUp with a BLOCKING reason if the call of any other request would fail,
-        too.
+        """Ask the model.
+
+        Raises GiveUp with a BLOCKING reason if the call of any other request would fail, too.
         """
         try:
             with self._health.waiting():

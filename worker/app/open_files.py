@@ -21,7 +21,8 @@ from worker.domain.values.delays import FILES_LOOK_SECONDS
 
 BASE = 40
 """Files that a worker has open besides its runs: 13 while idle (measured), then its policy process, files
-that it follows, probes, and new connections."""
+that it follows, probes, and new connections.
+"""
 FEWEST = 64
 LOW, ENOUGH = 8, 16
 """The intake pauses below the first number of free descriptors, and resumes at the second."""
@@ -35,9 +36,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileBudget:
-    """What a limit allows: half of the runs' share is for their models, half for connections to the
-    cluster.
-    """
+    """What a limit allows: half of the runs' share is for their models, half for connections to the cluster."""
 
     limit: int
 
@@ -102,8 +101,9 @@ def files_left() -> int:
 
 @dataclass(slots=True)
 class FileWatch:
-    """Pauses the intake while few descriptors are left. `problem` says so for readiness; empty if all is
-    well.
+    """Pauses the intake while few descriptors are left.
+
+    `problem` says so for readiness; empty if all is well.
     """
 
     admission: Admission

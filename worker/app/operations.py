@@ -150,8 +150,9 @@ class Operations:
         return State.BEGUN if begun else State.UNKNOWN
 
     async def _ended(self, key: str) -> AnalysisResult | None:
-        """The result of a request that has ended. A `failed` one is not the end while a replay is queued or
-        runs.
+        """The result of a request that has ended.
+
+        A `failed` one is not the end while a replay is queued or runs.
         """
         stored = await self.result(key)
         is_replayed = stored is not None and stored.status is Status.FAILED and await self._waits(key)

@@ -11,8 +11,9 @@ ERROR_CHARS = 90
 
 
 def step_of(event: AuditEvent) -> str:
-    """The event as a line; empty if it needs none. A line that begins with a space belongs to the one
-    before.
+    """The event as a line; empty if it needs none.
+
+    A line that begins with a space belongs to the one before.
     """
     return _investigated(event.payload) or _decided(event.payload)
 

@@ -1,6 +1,4 @@
-"""Watches the streams and consumers of a worker: whether they are usable, how full they are, their
-ack_wait.
-"""
+"""Watches the streams and consumers of a worker: whether they are usable, how full they are, their ack_wait."""
 
 from __future__ import annotations
 
@@ -18,17 +16,16 @@ from worker.domain.values.delays import WATCH_SECONDS
 from worker.domain.values.errors import Unavailable
 
 FULL, FILLING = 0.98, 0.9
-"""Shares of a stream's byte limit: above the first it may refuse messages at any moment, above the second
-it needs attention."""
+"""Shares of a stream's byte limit: above the first it may refuse messages at any moment, above the second it
+needs attention.
+"""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFill:
-    """Bytes of a stream, the limit at which it refuses messages (0 for none), and how many messages it
-    holds.
-    """
+    """Bytes of a stream, the limit at which it refuses messages (0 for none), and how many messages it holds."""
 
     stored: int
     limit: int

@@ -17,8 +17,9 @@ CANCEL_AGAIN_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Supervisor:
-    """Watches loops. `problem` names the first one that ended without having been cancelled; `failed` is set
-    then.
+    """Watches loops.
+
+    `problem` names the first one that ended without having been cancelled; `failed` is set then.
     """
 
     problem: str = ""

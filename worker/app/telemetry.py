@@ -98,8 +98,9 @@ class ForwardingTracer:
 
 @dataclass(slots=True)
 class _Handled:
-    """The message that this context handles. `last`: when its last event was recorded. `seen`: ids of
-    events.
+    """The message that this context handles.
+
+    `last`: when its last event was recorded. `seen`: ids of events.
     """
 
     began: datetime
@@ -113,8 +114,9 @@ HANDLED: ContextVar[_Handled | None] = ContextVar("handled", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Where metrics and traces go. With `content`, prompts, answers, arguments and results are recorded,
-    too, bounded and without secrets.
+    """Where metrics and traces go.
+
+    With `content`, prompts, answers, arguments and results are recorded, too, bounded and without secrets.
     """
 
     tracer: Tracer
@@ -193,8 +195,9 @@ class MeteredModel:
 
 
 class MeteredEvents:
-    """Implements Events on other ones. `tools` are the names of tools that may appear in metrics and
-    traces.
+    """Implements Events on other ones.
+
+    `tools` are the names of tools that may appear in metrics and traces.
     """
 
     def __init__(

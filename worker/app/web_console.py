@@ -135,8 +135,9 @@ class Console:
         return self._page("one.html", here="/incident", page=page)
 
     async def _events(self, key: str, result: AnalysisResult) -> list[AuditEvent]:
-        """The audit events of a request that has ended. The whole stream is read for each request, once,
-        and for one request at a time.
+        """The audit events of a request that has ended.
+
+        The whole stream is read for each request, once, and for one request at a time.
         """
         async with self._reading:
             mark = (key, result.completed_at)

@@ -65,8 +65,9 @@ RESULT_STEP = TypeAdapter(AnalysisResult)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Limits and thresholds of an analysis. `observe`: every result requires approval and says what would
-    have been decided.
+    """Limits and thresholds of an analysis.
+
+    `observe`: every result requires approval and says what would have been decided.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -101,8 +102,9 @@ class Analysis:
         return result
 
     async def without_answer(self, run: Run, ending: Ending) -> AnalysisResult:
-        """The result of a request that ends without an answer: expired, cancelled, models down. Not yet
-        published.
+        """The result of a request that ends without an answer: expired, cancelled, models down.
+
+        Not yet published.
         """
         found, rules = progress_of(run.steps), Corroborated()
         evidence = EvidenceLog(found.evidence, self._outside.clock.now)
@@ -265,8 +267,9 @@ class Analysis:
         return observed(approval) if self._rules.observe else approval
 
     async def _remember(self, result: AnalysisResult, kept: Mapping[str, Any]) -> None:
-        """Keep the result for later incidents of the same resource. A failure of the history does not
-        affect the result.
+        """Keep the result for later incidents of the same resource.
+
+        A failure of the history does not affect the result.
         """
         if self._outside.history is not None and kept.get("owner"):
             record = record_of(result, str(kept["spec_hash"]))

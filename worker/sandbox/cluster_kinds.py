@@ -114,8 +114,8 @@ class ResourceTable:
 
 @cache
 def status_fields() -> dict[str, Any]:
-    """`kinds`: the type of the status of each built-in kind that has one; `types`: the fields of each type, and their
-    types.
+    """`kinds`: the type of the status of each built-in kind that has one; `types`: the fields of each type,
+    and their types.
     """
     found: dict[str, Any] = json.loads((files("worker") / "sandbox" / "status_fields.json").read_bytes())
     return found

@@ -91,8 +91,9 @@ class SnapshotApi:
                 raise no_such_resource()
 
     def _authorize(self, request: web.Request, group: str, rest: list[str], namespace: str) -> None:
-        """Check the rights, like the API server, before whether the resource is served at all. Raises
-        ApiFailure 403.
+        """Check the rights, like the API server, before whether the resource is served at all.
+
+        Raises ApiFailure 403.
         """
         plural, name = rest[0], rest[1] if len(rest) > 1 else ""
         verb = WRITES.get(request.method) or ("get" if name else "list")
@@ -233,8 +234,8 @@ def _accounts(binding: Manifest) -> list[str]:
 
 
 def _rules(role: Manifest, roles: Iterable[Manifest]) -> Iterator[Mapping[str, Any]]:
-    """The rules of a role; of an aggregated role, those of the roles that it selects, as the controller
-    fills them in.
+    """The rules of a role; of an aggregated role, those of the roles that it selects, as the controller fills
+    them in.
     """
     aggregation = role.get("aggregationRule")
     if not aggregation:

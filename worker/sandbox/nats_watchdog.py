@@ -28,9 +28,7 @@ def _noted(_number: int, _frame: FrameType | None) -> None:
 
 
 def _wakeup_pipe() -> int:
-    """A pipe that becomes readable when a signal arrives, so that the end of the server is noticed at
-    once.
-    """
+    """A pipe that becomes readable when a signal arrives, so that the end of the server is noticed at once."""
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)

@@ -1,5 +1,6 @@
-"""The two APIs by which a DataStorage offers workflows. With either, all workflows are read; bad records are
-left out.
+"""The two APIs by which a DataStorage offers workflows.
+
+With either, all workflows are read; bad records are left out.
 
 Workflow discovery has three steps (DD-WORKFLOW-016, DD-HAPI-017): actions, workflows, one workflow. The first
 two are requested without filters, for the whole catalog: counts of what each label excludes are reported, and
@@ -65,8 +66,9 @@ Read = TypeVar("Read")
 
 @dataclass(slots=True)
 class CatalogRecords:
-    """The records that were read. `left_out` counts bad ones, `reasons` gives the problems of the first
-    few.
+    """The records that were read.
+
+    `left_out` counts bad ones, `reasons` gives the problems of the first few.
     """
 
     workflows: dict[str, Workflow] = field(default_factory=dict)
@@ -240,8 +242,9 @@ def _filters(context: SelectionContext) -> dict[str, str]:
 
 
 class PlaybooksApi:
-    """The older playbook search, with the methods of WorkflowsApi. Signal types other than the core ones are read once they have been searched
-    for.
+    """The older playbook search, with the methods of WorkflowsApi.
+
+    Signal types other than the core ones are read once they have been searched for.
     """
 
     def __init__(self) -> None:

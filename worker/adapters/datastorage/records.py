@@ -32,8 +32,8 @@ FAILED_DETECTIONS = "failed_detections"
 FORM = "its description is not of the form `<signal_type> <severity>: ...`, so its labels cannot be checked"
 MAX_REASON_CHARS = 200
 MANDATORY_LABELS = ("severity", "component", "environment", "priority")
-"""Labels without which a workflow matches nothing (DD-WORKFLOW-001); `signal_type` is no longer one of
-them."""
+"""Labels without which a workflow matches nothing (DD-WORKFLOW-001); `signal_type` is no longer one of them.
+"""
 
 
 class BadRecordError(ValueError):
@@ -161,8 +161,9 @@ def _detected(labels: Any) -> Any:
 
 
 def _parameters(written: Any) -> Any:
-    """`{"schema": {"parameters": [...]}}`, a list, or specifications by name. The model rejects anything
-    else.
+    """`{"schema": {"parameters": [...]}}`, a list, or specifications by name.
+
+    The model rejects anything else.
     """
     if not isinstance(written, dict):
         return [] if written is None else written

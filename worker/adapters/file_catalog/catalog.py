@@ -104,8 +104,9 @@ class FileCatalog:
         return snapshot.search(query, context, by_meaning)
 
     async def embed_missing(self) -> bool:
-        """Embed new workflows, if there is an embedder. Returns False when that failed. Until then words
-        rank.
+        """Embed new workflows, if there is an embedder.
+
+        Returns False when that failed. Until then words rank.
         """
         return self._meaning is None or self._meaning.complete or await self._meaning.embed_missing()
 

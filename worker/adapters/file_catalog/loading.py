@@ -104,8 +104,9 @@ def read_directory(directory: Path) -> CatalogContents:
 
 
 def lint(directory: Path) -> LintReport:
-    """Check all files. There is an error exactly when `read_directory` raises. Raises CatalogUnavailable
-    without a directory.
+    """Check all files.
+
+    There is an error exactly when `read_directory` raises. Raises CatalogUnavailable without a directory.
     """
     contents = load(directory)
     problems = sorted(contents.problems, key=lambda p: (p.file, p.line))
@@ -156,8 +157,9 @@ def _read_file(contents: CatalogContents, path: Path) -> None:
 
 
 def read_into(contents: CatalogContents, document: YamlDocument) -> None:
-    """Add what the document declares, or each item of a List. Kubernetes objects of other kinds are
-    skipped.
+    """Add what the document declares, or each item of a List.
+
+    Kubernetes objects of other kinds are skipped.
     """
     value = document.value
     if not isinstance(value, dict):
@@ -272,8 +274,9 @@ def _content_id(document: YamlDocument, at: Location, name: str) -> str:
 def _validated(
     model: type[Part], spec: Mapping[str, Any], document: YamlDocument, at: Location
 ) -> tuple[Part | None, list[CatalogProblem]]:
-    """The validated document and its problems. Invalid fields are left out, so that all others are checked as
-    well.
+    """The validated document and its problems.
+
+    Invalid fields are left out, so that all others are checked as well.
     """
     try:
         return model.model_validate(spec), []
@@ -288,9 +291,7 @@ def _validated(
 
 
 def _without(value: Any, wrong: Sequence[Location]) -> Any:
-    """The value without those entries of its mappings that hold an invalid field; WRONG when nothing is
-    left.
-    """
+    """The value without those entries of its mappings that hold an invalid field; WRONG when nothing is left."""
     if not wrong:
         return value
     if isinstance(value, dict) and all(at and at[0] in value for at in wrong):

@@ -30,8 +30,9 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class CatalogProblem:
-    """An error or a warning about a catalog file. `line` counts from 1; 0 means the whole file. Warnings do
-    not stop loading.
+    """An error or a warning about a catalog file.
+
+    `line` counts from 1; 0 means the whole file. Warnings do not stop loading.
     """
 
     file: str

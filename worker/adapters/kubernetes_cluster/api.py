@@ -177,8 +177,9 @@ class ApiReader:
             raise error
 
     async def _read_object(self, content: aiohttp.StreamReader) -> tuple[Manifest, int]:
-        """Decode an answer. Large ones are decoded one at a time, because as objects they need ten times
-        the memory.
+        """Decode an answer.
+
+        Large ones are decoded one at a time, because as objects they need ten times the memory.
         """
         body = bytearray()
         async for chunk in content.iter_chunked(CHUNK_BYTES):

@@ -70,8 +70,9 @@ class ClusterCredentials:
             self.configuration.api_key[TOKEN] = f"Bearer {await self._plugin.token()}"
 
     def _load_service_account(self) -> None:
-        """Load the service account. The library reads the token again each minute: the kubelet replaces it
-        before it expires.
+        """Load the service account.
+
+        The library reads the token again each minute: the kubelet replaces it before it expires.
         """
         token, authority = self.service_account / "token", self.service_account / "ca.crt"
         if not token.exists():  # the library would name variables that only a pod has

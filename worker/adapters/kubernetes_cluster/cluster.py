@@ -244,8 +244,9 @@ class _Pages:
         return True
 
     def resume(self, token: str) -> bool:
-        """Continue at the token, or start again without one. False if this has been done before: the list
-        then ends.
+        """Continue at the token, or start again without one.
+
+        False if this has been done before: the list then ends.
         """
         if self._resumed:
             self.stop()

@@ -33,8 +33,10 @@ from worker.domain.values.together import together
 
 MAX_CACHED = 512
 RECHECKS, RECHECK_SECONDS = 5, 10.0
-"""How often, in how many seconds, documents are read again because they do not list a kind. After that
-they are believed."""
+"""How often, in how many seconds, documents are read again because they do not list a kind.
+
+After that they are believed.
+"""
 FAILED_SECONDS = 30.0
 """How long a group version that failed is left out of searches."""
 LEGACY_GROUPS = {"", "extensions"}
@@ -141,8 +143,9 @@ class Discovery:
         return [], tuple(failures)
 
     async def _try(self, api_version: str) -> Sequence[Served] | ClusterError:
-        """The resources of a group version. After a failure it is skipped for a while, so that one dead
-        API does not slow down every look-up.
+        """The resources of a group version.
+
+        After a failure it is skipped for a while, so that one dead API does not slow down every look-up.
         """
         until, failure = self._failed.get(api_version, (0.0, None))
         if failure and self.monotonic() < until:

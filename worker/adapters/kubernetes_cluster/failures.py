@@ -16,8 +16,9 @@ NOT_SERVED = b"404 page not found"
 
 
 class ExpiredListError(ClusterError):
-    """410: the snapshot behind the pages of a list is gone. `token` continues with the present state, if
-    there is one.
+    """410: the snapshot behind the pages of a list is gone.
+
+    `token` continues with the present state, if there is one.
     """
 
     def __init__(self, message: str, token: str) -> None:

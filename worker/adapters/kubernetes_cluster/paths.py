@@ -1,5 +1,6 @@
-"""Paths of the Kubernetes API. Names come from a model or a message, so none may leave its segment of the
-path.
+"""Paths of the Kubernetes API.
+
+Names come from a model or a message, so none may leave its segment of the path.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ JSON = "application/json"
 AGGREGATED = ",".join(
     f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
 )
-"""Media types of aggregated discovery, in `Accept` with plain JSON behind them: servers before 1.26 lack
-it."""
+"""Media types of aggregated discovery, in `Accept` with plain JSON behind them: servers before 1.26 lack it.
+"""
 KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 MAX_GROUPS = 256
 
@@ -35,8 +35,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class ServedGroup:
-    """Resources of one API group by version, the preferred version first. `silent` versions did not list
-    theirs.
+    """Resources of one API group by version, the preferred version first.
+
+    `silent` versions did not list theirs.
     """
 
     versions: tuple[tuple[Served, ...], ...]
@@ -110,8 +111,9 @@ def _served(resource: Manifest, api_version: str) -> Served | None:
 
 
 def matching(wanted: str, served: Iterable[Served]) -> list[KindInfo]:
-    """The matching kinds. Full names take precedence over short ones, and the first version of a group
-    over the others.
+    """The matching kinds.
+
+    Full names take precedence over short ones, and the first version of a group over the others.
     """
     entries = list(served)
     found = [entry.info for entry in entries if wanted in entry.names]

@@ -1,5 +1,6 @@
-"""Mounted MCP servers (Model Context Protocol). Imported only where some are configured: the library is an
-extra.
+"""Mounted MCP servers (Model Context Protocol).
+
+Imported only where some are configured: the library is an extra.
 """
 
 from worker.adapters.mcp_tools.tools import McpTools

@@ -40,8 +40,9 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 async def bound_answer(response: httpx2.Response) -> None:
-    """A response hook of the HTTP client: rejects an answer that is compressed, and bounds any other. A stream of
-    events is one answer.
+    """A response hook of the HTTP client: rejects an answer that is compressed, and bounds any other.
+
+    A stream of events is one answer.
     """
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise httpx2.DecodingError("the answer is compressed", request=response.request)

@@ -35,8 +35,9 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The entry of one resource, its remediations oldest first. The names are for humans who look into the
-    bucket.
+    """The entry of one resource, its remediations oldest first.
+
+    The names are for humans who look into the bucket.
     """
 
     v: int

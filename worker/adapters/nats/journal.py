@@ -48,9 +48,7 @@ class NatsJournal:
         self._js = nc.jetstream(timeout=OBJECT_REQUEST_SECONDS)
 
     async def open(self, request_key: str, run: str) -> NatsJournalRun:
-        """`run` is unique for a delivery, not for a process: a redelivery can reach the process that runs
-        it.
-        """
+        """`run` is unique for a delivery, not for a process: a redelivery can reach the process that runs it."""
         key = kv_key(request_key)
         steps, after = await self._steps(key)
         return NatsJournalRun(self, key, run, steps, after)
@@ -104,8 +102,9 @@ class NatsJournal:
         return f"$KV.{self._bucket}.{key}.{number}"
 
     async def _steps(self, key: str) -> tuple[list[Step], int]:
-        """All steps in order, and the sequence of the last one. Of a finished request only the last step
-        counts.
+        """All steps in order, and the sequence of the last one.
+
+        Of a finished request only the last step counts.
 
         `*` is one token: an incident's list never picks up a recovery of the same id.
         """
@@ -150,8 +149,9 @@ class NatsJournal:
         await (await self._js.object_store(self._bucket)).put(name, data)
 
     async def _get_object(self, name: str, size: int) -> bytes:
-        """What is there of an object. Not ObjectStore.get(): it waits for ever for a missing chunk, and needs
-        the right to create consumers.
+        """What is there of an object.
+
+        Not ObjectStore.get(): it waits for ever for a missing chunk, and needs the right to create consumers.
         """
         store = await self._objects()
         data, after = b"", 1
@@ -183,8 +183,8 @@ class NatsJournalRun:
     async def append(
         self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
     ) -> None:
-        """After Unavailable it is unknown whether the step is stored: give up the run, the next one will
-        find out.
+        """After Unavailable it is unknown whether the step is stored: give up the run, the next one will find
+        out.
         """
         stored = False
         while not stored:
@@ -209,9 +209,7 @@ def object_name(key: str, step: Step) -> str:
 
 @contextlib.contextmanager
 def _unavailable(what: str) -> Iterator[None]:
-    """Translate vendor errors to Unavailable: it is unknown whether a step is stored, or no step can be
-    read.
-    """
+    """Translate vendor errors to Unavailable: it is unknown whether a step is stored, or no step can be read."""
     try:
         yield
     except (TimeoutError, nats.errors.Error) as e:

@@ -2,8 +2,8 @@
 data.
 
 What follows the head is the content. It is not compressed in steps that describe a run, so that each version
-can count runs. All other steps are compressed (deflate), with the contents of earlier steps and a fixed text as
-dictionary, because the steps of a request repeat one another. These are the steps of the same run from the
+can count runs. All other steps are compressed (deflate), with the contents of earlier steps and a fixed text
+as dictionary, because the steps of a request repeat one another. These are the steps of the same run from the
 number `since` in the head on. If one of them cannot be read, the step cannot be read either.
 
 Audit events are compressed without what follows from the event before. In front of them stand the first bytes
@@ -26,7 +26,8 @@ from worker.domain.values.step_kinds import BEGIN, END, FINISHED, UNREADABLE
 
 PLAIN, PACKED, CHAINED, COMPACT = 2, 3, 4, 5
 """The formats: as it is; compressed on its own, and with a dictionary, which only earlier versions write;
-compressed with a dictionary, without what can be derived."""
+compressed with a dictionary, without what can be derived.
+"""
 OF_RUNS = frozenset({BEGIN, END, FINISHED})
 """The kinds that describe a run."""
 INLINE_BYTES = 256 * 1024
@@ -36,8 +37,11 @@ DICTIONARY_BYTES = 32 * 1024
 WORDS = Path(__file__).with_name("journal_words.txt").read_bytes()
 """Ends each dictionary: what most journals contain. With another text, no step could be read any more."""
 LEVEL, RAW = 5, -zlib.MAX_WBITS
-"""Of compression. Levels above take 19 ms or more for 256 KiB that are made to be slow. RAW is deflate without
-the header and the checksum of zlib."""
+"""Level and window of the compression.
+
+Higher levels take 19 ms or more for 256 KiB of the worst input. RAW is deflate without the header and
+the checksum of zlib.
+"""
 DIGEST_BYTES = 8
 
 
@@ -114,8 +118,7 @@ def read_head(body: bytes) -> Head:
 
 
 def decode(number: int, body: bytes, large: bytes, before: Sequence[Step]) -> Step:
-    """The step with this number, after the steps 1, 2, ... `before` it. `large` is what is in the object
-    store.
+    """The step with this number. `before` are the steps before it, `large` is what is in the object store.
 
     Raises Unreadable.
     """

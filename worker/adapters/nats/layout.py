@@ -44,8 +44,9 @@ def wanted(
     recording_hours: int = 0,
     recording_bytes: int = 0,
 ) -> list[Wanted]:
-    """Everything under a prefix. `max_deliver` is a backstop, `journal_hours` how long a request can be
-    resumed.
+    """Everything under a prefix.
+
+    `max_deliver` is a backstop, `journal_hours` how long a request can be resumed.
 
     `store_bytes` is the size of a server's store; it is shared out among the streams as their byte limits. 0
     sets none. With `recording_hours` there is a stream of recordings, whose `recording_bytes` are taken off
@@ -53,8 +54,8 @@ def wanted(
 
     A full queue refuses new requests, while accepted ones can be finished, because the other streams have
     shares of their own. The dead letters have more room than the queue, so that all of it could become dead
-    letters. The journal holds unfinished requests only. Audit events and results stay for months. 5 percent are
-    for the server's own files.
+    letters. The journal holds unfinished requests only. Audit events and results stay for months. 5 percent
+    are for the server's own files.
     """
     streams = [*_streams(subjects, replicas, max_requests), *_buckets(subjects, replicas, journal_hours)]
     if store_bytes:
@@ -70,8 +71,9 @@ def wanted(
 
 
 def result_reader(s: Subjects) -> Wanted:
-    """The durable from which a consumer pulls results. No worker needs it, and its owner may set whatever
-    else it has.
+    """The durable from which a consumer pulls results.
+
+    No worker needs it, and its owner may set whatever else it has.
     """
     return Wanted({"durable_name": Role.AIANALYSIS.value, "ack_policy": "explicit"}, stream=s.results_stream)
 
@@ -174,8 +176,9 @@ def _lanes(s: Subjects, ack_wait: int, max_deliver: int) -> list[Wanted]:
 
 
 def _readers(s: Subjects, ack_wait: int) -> list[Wanted]:
-    """The readers of advisories about requests that are no longer delivered, and of outcomes. They retry
-    for ever, because no sweep would find these messages.
+    """The readers of advisories about requests that are no longer delivered, and of outcomes.
+
+    They retry for ever, because no sweep would find these messages.
     """
     return [
         _durable(s.dlq_stream, EXHAUSTED, [s.max_deliveries_advisory()], ack_wait, max_deliver=-1),

@@ -25,8 +25,8 @@ from worker.domain.values.together import together
 
 MEBIBYTE = 1 << 20
 NO_ROOM = 10047
-"""JetStream's code for byte limits above what the server or the account may store (nats-server,
-errors.json)."""
+"""JetStream's code for byte limits above what the server or the account may store (nats-server, errors.json).
+"""
 
 REQUEST_SECONDS = 2.0
 PAUSE_SECONDS = 0.25
@@ -54,8 +54,9 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One stream or consumer, and the action about it. DRIFT needs an operator: applying it could destroy
-    something.
+    """One stream or consumer, and the action about it.
+
+    DRIFT needs an operator: applying it could destroy something.
     """
 
     name: str
@@ -103,8 +104,9 @@ def _has_room(key: str, target: int, stored_bytes: int | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A stream or consumer as it is on the server. `info` has its `config` and the `state` of a stream;
-    None if it is missing.
+    """A stream or consumer as it is on the server.
+
+    `info` has its `config` and the `state` of a stream; None if it is missing.
     """
 
     item: Wanted
@@ -164,8 +166,9 @@ async def provision(
 
 
 class ProvisionError(ReportedError):
-    """The streams cannot be provisioned as the settings say. Nothing was changed, or only harmless objects
-    were created.
+    """The streams cannot be provisioned as the settings say.
+
+    Nothing was changed, or only harmless objects were created.
     """
 
 
@@ -233,9 +236,7 @@ class _Api:
             raise Unavailable(f"{item.name}: {e}") from e
 
     async def _call(self, path: str, body: Config | None = None) -> Config:
-        """Call the API. A young cluster has no leader yet: no answer, no responders or 503 until it has
-        one.
-        """
+        """Call the API. A young cluster has no leader yet: no answer, no responders or 503 until it has one."""
         end = asyncio.get_running_loop().time() + self._patience_seconds
         while True:
             try:

@@ -1,6 +1,4 @@
-"""The ports Events and Results on the streams of a prefix: what the worker publishes, and the stored
-results.
-"""
+"""The ports Events and Results on the streams of a prefix: what the worker publishes, and the stored results."""
 
 from __future__ import annotations
 

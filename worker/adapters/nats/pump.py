@@ -52,8 +52,9 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LaneConsumer:
-    """A bulkhead: one durable consumer with its own slots. `subjects` only document it: the filter is the
-    durable's.
+    """A bulkhead: one durable consumer with its own slots.
+
+    `subjects` only document it: the filter is the durable's.
     """
 
     durable: str
@@ -70,10 +71,9 @@ class Pump:
 
     With `removes_acked`, for a work queue, a message is settled only while the stream still holds that very
     message. `after_outage`: the broker was away before, so the first pull waits as after a reconnect. No
-    message is requested while `admit` waits, which returns True if it had to wait. At most `lane.slots` messages
-    are ever out at the server.
-    `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after
-    `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
+    message is requested while `admit` waits, which returns True if it had to wait. At most `lane.slots`
+    messages are ever out at the server. `ack_wait_seconds` is the durable's; a handler that raises without a
+    decision is retried after `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
     """
 
     def __init__(
@@ -304,8 +304,9 @@ class Pump:
     # --- settling
 
     async def _settle(self, msg: Msg, message: MessageId, how: Settlement) -> None:
-        """Settle a delivery and wait for the server's confirmation. Unconfirmed, it comes back after
-        ack_wait.
+        """Settle a delivery and wait for the server's confirmation.
+
+        Unconfirmed, it comes back after ack_wait.
         """
         payload = _words(how)
         if not payload:
@@ -342,8 +343,9 @@ class Pump:
 
 
 def _delivery(msg: Msg) -> Delivery:
-    """The origin of a message. Raises NotJSMessageError and ValueError for a message that no stream has
-    delivered.
+    """The origin of a message.
+
+    Raises NotJSMessageError and ValueError for a message that no stream has delivered.
     """
     m, tokens = msg.metadata, msg.reply.split(".")
     nanoseconds = int(tokens[V1_TIMESTAMP if len(tokens) == V1_TOKENS else Msg.Ack.Timestamp])
@@ -353,8 +355,9 @@ def _delivery(msg: Msg) -> Delivery:
 
 
 def _words(how: Settlement) -> bytes:
-    """The words for the server, empty for LET_GO. A reason ends up in the server's MSG_TERMINATED
-    advisory.
+    """The words for the server, empty for LET_GO.
+
+    A reason ends up in the server's MSG_TERMINATED advisory.
     """
     match how.fate:
         case Fate.DONE:

@@ -78,8 +78,9 @@ class NatsCancellations:
 
 @dataclass(frozen=True, slots=True)
 class StoredLetter:
-    """A dead letter: the raw body of a request, and why it was not served. `id` is its sequence among
-    them.
+    """A dead letter: the raw body of a request, and why it was not served.
+
+    `id` is its sequence among them.
     """
 
     id: int

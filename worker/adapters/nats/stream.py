@@ -63,8 +63,8 @@ LAST_SEQUENCE_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 """Since nats-server 2.11; nats-py has no name for it."""
 NEVER = datetime.min.replace(tzinfo=UTC)
 WALKS, WALK_SEQUENCES = 8, 16
-"""A stream is read by so many tasks at once, each over so many sequences: at most 128 messages are in
-memory."""
+"""A stream is read by so many tasks at once, each over so many sequences: at most 128 messages are in memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +239,9 @@ class FencedStream:
         replacing: int = 0,
         among: str = "",
     ) -> StoredMessage:
-        """Store the only message of a subject. Returns what is stored there now, which may be another
-        writer's.
+        """Store the only message of a subject.
+
+        Returns what is stored there now, which may be another writer's.
 
         `replacing` is the sequence of the one message that may be replaced. `among` is a pattern of subjects,
         which share one fence: `replacing` is then the sequence of the last message on any of them, and a

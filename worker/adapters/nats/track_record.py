@@ -45,8 +45,9 @@ class OutcomeReader:
         self._proposals, self._read_results, self._read_outcomes = Proposals(), 0, 0
 
     async def read(self, now: datetime) -> Proposals:
-        """Read everything that is stored now. Raises Unavailable; messages that were read until then are not
-        read again.
+        """Read everything that is stored now.
+
+        Raises Unavailable; messages that were read until then are not read again.
 
         An outcome follows its result. Therefore the extent of the outcomes is read first, so that the results
         of all of them are read.

@@ -1,5 +1,5 @@
-"""The workflow catalog in PostgreSQL: an index of labels tells which workflows fit, and only the shown
-ones are read.
+"""The workflow catalog in PostgreSQL: an index of labels tells which workflows fit, and only the shown ones
+are read.
 """
 
 from __future__ import annotations
@@ -166,8 +166,9 @@ class PostgresCatalog(Database):
 async def _labels(
     connection: asyncpg.Connection, statement: str, context: SelectionContext, *more: str
 ) -> tuple[Index, LabelMatch]:
-    """The entries that a statement reads, and how they match. Raises CatalogUnavailable when the tables are
-    empty.
+    """The entries that a statement reads, and how they match.
+
+    Raises CatalogUnavailable when the tables are empty.
     """
     keys = zip(*storable_keys(context), strict=True)
     index = read_index(await connection.fetch(statement, *map(list, keys), *more))

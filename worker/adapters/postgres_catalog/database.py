@@ -33,8 +33,9 @@ LOCK = 0x7263615F63617461
 
 
 class Database:
-    """`url` is a postgresql:// address; its `sslmode` decides about TLS. `call_seconds` bounds one `read`,
-    all included.
+    """`url` is a postgresql:// address; its `sslmode` decides about TLS.
+
+    `call_seconds` bounds one `read`, all included.
 
     Connections are made when needed, and each one checks that the tables are of this version. `problem` says
     why the last call failed; empty when it succeeded.
@@ -103,8 +104,9 @@ class Database:
 
 @asynccontextmanager
 async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection that may write. Raises CatalogUnavailable. Uncommitted changes are rolled back at the
-    end.
+    """A connection that may write.
+
+    Raises CatalogUnavailable. Uncommitted changes are rolled back at the end.
     """
     with translated(OWNER_SECONDS):
         async with asyncio.timeout(OWNER_SECONDS):
@@ -141,8 +143,9 @@ NEWEST = migrations()[-1][0]
 
 
 async def migrate(connection: asyncpg.Connection) -> list[str]:
-    """Apply the missing migrations and return their names, in a transaction that holds LOCK. Raises
-    CatalogUnavailable.
+    """Apply the missing migrations and return their names, in a transaction that holds LOCK.
+
+    Raises CatalogUnavailable.
     """
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS workflow_catalog_migration"

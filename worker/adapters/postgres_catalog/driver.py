@@ -71,9 +71,7 @@ def _refused_by(error: OSError) -> str:
 
 
 def _network(error: OSError) -> str:
-    """The error without the address: in a misspelt address a part of the password may be taken for the
-    host.
-    """
+    """The error without the address: in a misspelt address a part of the password may be taken for the host."""
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason}"
     if "SSL" in str(error):

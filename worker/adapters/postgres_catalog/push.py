@@ -29,8 +29,9 @@ NULL_CHARACTER = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Workflow ids by what a push did. `left` are in the database but not in the directory, and stay without
-    `prune`.
+    """Workflow ids by what a push did.
+
+    `left` are in the database but not in the directory, and stay without `prune`.
 
     `migrations` are the files that were applied, `embeddings` says whether the database can store vectors.
     """
@@ -154,8 +155,9 @@ async def _save_actions(
 
 
 async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) -> None:
-    """Number the workflows, and replace the index of their labels and words. Readers see the old index
-    until the transaction ends.
+    """Number the workflows, and replace the index of their labels and words.
+
+    Readers see the old index until the transaction ends.
     """
     ordered = sorted(workflows, key=lambda w: w.workflow_id)
     await connection.execute("DELETE FROM workflow_catalog_place")

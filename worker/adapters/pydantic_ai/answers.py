@@ -17,14 +17,16 @@ import httpx2
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Of one answer, also after decompression."""
 MAX_PARTS = 256
-"""Tool calls or blocks of one answer. The rest is dropped: the client takes 0.2 ms of the event loop for
-each."""
+"""Tool calls or blocks of one answer.
+
+The rest is dropped: the client takes 0.2 ms of the event loop for each.
+"""
 ZLIB_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
 class CallState:
-    """The state of one call in the transport: `answered` once the provider has sent a status, `too_long` once it has
-    sent more than any answer needs.
+    """The state of one call in the transport: `answered` once the provider has sent a status, `too_long` once
+    it has sent more than any answer needs.
     """
 
     def __init__(self) -> None:
@@ -83,8 +85,8 @@ class _AnswerStream(httpx2.AsyncByteStream):
 
 
 def completed(body: bytes) -> bytes:
-    """The body of a chat completion or a message, with unimportant missing fields filled in; any other
-    body as it is.
+    """The body of a chat completion or a message, with unimportant missing fields filled in; any other body
+    as it is.
     """
     try:
         answer = json.loads(body)

@@ -17,8 +17,9 @@ OPTIONS = {
 
 
 class PlainCompletions(AsyncCompletions):
-    """Sends the parameters as they are given. The client's own method searches for keys to rename, and
-    finds none.
+    """Sends the parameters as they are given.
+
+    The client's own method searches for keys to rename, and finds none.
     """
 
     async def create(self, *, stream: bool = False, **given: Any) -> Any:  # type: ignore[override]  # fewer parameters than the client declares

@@ -253,8 +253,9 @@ def translate(error: Exception) -> Retry | GiveUp:
 
 
 def meaning_of(error: Exception) -> Meaning:
-    """What to do about a failure. An unknown failure is retried, unless it is a 4xx: the same request
-    would fail again.
+    """What to do about a failure.
+
+    An unknown failure is retried, unless it is a 4xx: the same request would fail again.
     """
     body = getattr(error, "body", None)
     status = error.status_code if isinstance(error, ModelHTTPError) else 0

@@ -159,8 +159,9 @@ class PydanticAIModel:
 
 
 def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
-    """The meaning of a failed call. Before the provider has answered, the request is at fault, and would
-    fail again.
+    """The meaning of a failed call.
+
+    Before the provider has answered, the request is at fault, and would fail again.
     """
     if call.too_long:
         return GiveUp(

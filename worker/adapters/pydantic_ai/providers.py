@@ -76,9 +76,7 @@ def provider_model(
 
 
 def client_errors(kind: str) -> tuple[type[Exception], ...]:
-    """The errors of a provider's client besides those of the library: connections and credentials of its
-    own.
-    """
+    """The errors of a provider's client besides those of the library: connections and credentials of its own."""
     if kind == "bedrock":
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 

@@ -34,8 +34,9 @@ FINISH = {
 
 
 def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Reply:
-    """The provider's response as a Reply. `turn` makes the minted tool-call ids unique in the
-    conversation.
+    """The provider's response as a Reply.
+
+    `turn` makes the minted tool-call ids unique in the conversation.
     """
     calls: list[ToolCall] = []
     parts: list[Any] = []

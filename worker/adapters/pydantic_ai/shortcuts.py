@@ -24,8 +24,9 @@ TOOL_SETS = 16
 
 
 def without_retries(model: Model[Any]) -> ModelSettings:
-    """Settings by which the client of the model makes each request once. If a client can be told once for
-    all requests, it is.
+    """Settings by which the client of the model makes each request once.
+
+    If a client can be told once for all requests, it is.
     """
     client: Any = getattr(model, "client", None)
     openai = sys.modules.get("openai")  # loaded if the model needs it
@@ -45,8 +46,9 @@ def _as_it_is(model_request_parameters: ModelRequestParameters) -> ModelRequestP
 
 
 def derived_once(model: Model[Any]) -> Callable[[Sequence[ToolSpec]], ModelRequestParameters]:
-    """A function for the part of a request to this model that says which tools there are. It derives each set of
-    tools once; the model itself derives nothing any more.
+    """A function for the part of a request to this model that says which tools there are.
+
+    It derives each set of tools once; the model itself derives nothing any more.
     """
     derive = model.customize_request_parameters
     model.customize_request_parameters = _as_it_is  # type: ignore[method-assign]  # of this one model

@@ -120,8 +120,9 @@ def _is_module(name: str) -> bool:
 
 
 def _below(directory: Path) -> Iterator[str]:
-    """Yield policies in subdirectories. Hidden ones are left out: in a mounted ConfigMap they contain the
-    same files again.
+    """Yield policies in subdirectories.
+
+    Hidden ones are left out: in a mounted ConfigMap they contain the same files again.
     """
     for where, directories, names in islice(os.walk(directory), MAX_DIRECTORIES):
         directories[:] = sorted(d for d in directories if not d.startswith("."))

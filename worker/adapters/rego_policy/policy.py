@@ -66,8 +66,9 @@ class RegorusPolicy:
                 await self._evaluator.close()
 
     async def decide(self, policy_input: Mapping[str, Any]) -> PolicyDecision:
-        """The decision on one input. Never raises: after any failure, approval is required and the reason
-        says so.
+        """The decision on one input.
+
+        Never raises: after any failure, approval is required and the reason says so.
         """
         async with self._lock:
             name = self.name
@@ -107,8 +108,9 @@ class RegorusPolicy:
         return files.version
 
     async def _take_over(self, files: PolicyFiles) -> None:
-        """Let the new files decide. If this fails, it is retried at each look: the cause may be a lack of
-        processes.
+        """Let the new files decide.
+
+        If this fails, it is retried at each look: the cause may be a lack of processes.
         """
         try:
             await self._serve(files)

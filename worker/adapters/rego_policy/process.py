@@ -1,5 +1,6 @@
-"""The process that evaluates Rego. Run as a script of its own: it needs the standard library and `regorus`
-only.
+"""The process that evaluates Rego.
+
+Run as a script of its own: it needs the standard library and `regorus` only.
 
 The evaluator holds the interpreter lock and has no limits, so they are set from outside Python: a timer of
 the operating system on the CPU time of this process, whose signal ends it, and a limit on its address space.
@@ -23,8 +24,9 @@ from collections.abc import Iterator
 from typing import Any
 
 UNSERVED = frozenset({"http.send", "net.cidr_expand", "opa.runtime"})
-"""Functions that the evaluator knows, but answers differently from OPA: with nothing, with a list in place
-of a set, with its input."""
+"""Functions that the evaluator knows, but answers differently from OPA: with nothing, with a list in place of
+a set, with its input.
+"""
 
 CALLS = "calls"
 """Where a node of the syntax tree keeps the calls in it."""

@@ -240,8 +240,9 @@ def _read_secret(variable: str, path: Path) -> str:
 
 
 def read_text(variable: str, path: Path, max_bytes: int) -> str:
-    """The text of a file that a variable names. Raises ConfigurationError, which shows nothing of the
-    content.
+    """The text of a file that a variable names.
+
+    Raises ConfigurationError, which shows nothing of the content.
     """
     try:
         with path.open("rb") as file:

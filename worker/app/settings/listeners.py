@@ -30,8 +30,10 @@ class ConsoleSettings(Group):
     """The web pages of `rca console`."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. The pages have no TLS of their own: put a proxy in front of any address other
-    than loopback."""
+    """Address to listen on.
+
+    The pages have no TLS of their own: put a proxy in front of any address other than loopback.
+    """
     port: int = Field(8090, ge=0, le=65535)
     """Port to listen on."""
     token: SecretStr = SecretStr("")

@@ -1,5 +1,6 @@
-"""Construction: the only place that makes adapters. What is opened here is closed by one AsyncExitStack, in
-reverse.
+"""Construction: the only place that makes adapters.
+
+What is opened here is closed by one AsyncExitStack, in reverse.
 """
 
 from __future__ import annotations
@@ -234,8 +235,9 @@ async def _open_outside(
     files: FileBudget,
     wrap: Wrap,
 ) -> _Opened:
-    """Open everything besides NATS. Mistakes in the settings are reported before anything is reached over
-    the network.
+    """Open everything besides NATS.
+
+    Mistakes in the settings are reported before anything is reached over the network.
     """
     model, shadow = open_models(settings, clock, stack, wrap), open_shadow(settings, clock, stack, wrap)
     mounted = await open_mcp(settings.mcp, stack)

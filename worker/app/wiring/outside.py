@@ -99,8 +99,8 @@ class ClusterWatch:
 
 
 def checked_namespace(settings: KubernetesSettings) -> str | None:
-    """The namespace where the worker must be allowed to list pods: empty for all, None if the settings do
-    not say.
+    """The namespace where the worker must be allowed to list pods: empty for all, None if the settings do not
+    say.
     """
     if "Pod" in map(canonical_kind, settings.denied_kinds):
         return None
@@ -118,8 +118,9 @@ def catalog_advice(settings: CatalogSettings) -> str:
 async def open_catalog(
     settings: CatalogSettings, stack: AsyncExitStack, supervisor: Supervisor
 ) -> OpenedCatalog:
-    """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin
-    with.
+    """The catalog that the settings name.
+
+    Raises CatalogUnavailable when there is no good one to begin with.
     """
     embedder = await open_embedder(settings, stack)
     if url := settings.database_url.get_secret_value():

@@ -183,8 +183,10 @@ def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain,
 
 
 def _not_in_the_future(chain: Chain, facts: AuditFacts) -> None:
-    """Check the times of the events. Those without a stored time are checked, too: with a time of the
-    writer's choice, a cut chain could stay open.
+    """Check the times of the events.
+
+    Those without a stored time are checked, too: with a time of the writer's choice, a cut chain could stay
+    open.
     """
     time, sequence, position = chain.latest
     if time - facts.now > CLOCKS:
@@ -193,8 +195,9 @@ def _not_in_the_future(chain: Chain, facts: AuditFacts) -> None:
 
 
 def _may_have_expired(chain: Chain, facts: AuditFacts) -> bool:
-    """True if the missing events may have expired. No run continues a chain after a day, so they are at
-    most a day older than the others.
+    """True if the missing events may have expired.
+
+    No run continues a chain after a day, so they are at most a day older than the others.
     """
     return facts.kept_since is not None and chain.first_time - facts.kept_since <= RESUMABLE + CLOCKS
 
@@ -241,8 +244,8 @@ def _may_wait(chain: Chain, facts: AuditFacts) -> bool:
 
 
 def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: AuditFacts) -> None:
-    """The stored result is that of the last end; or of an earlier one, while a replayed dead letter is
-    being answered.
+    """The stored result is that of the last end; or of an earlier one, while a replayed dead letter is being
+    answered.
     """
     chain, end = chains[-1], chains[-1].ends[-1]
     if stored is None or stored.sha256 == end.result_sha256:

@@ -28,9 +28,7 @@ def shortened(body: bytes) -> bytes:
 
 
 def restored(short: bytes, run: str, prev: str) -> bytes:
-    """The event of which this is the short form, if this run recorded it after the one with the hash
-    `prev`.
-    """
+    """The event of which this is the short form, if this run recorded it after the one with the hash `prev`."""
     start, key, end = short.rpartition(b'"request_key":')
     linked = b'{%b"prev":"%b",%b%b' % (start, prev.encode(), key, end)
     own_id, event_type, incident = event_id(run, prev).encode(), b'"event_type":', b'"incident_id":'

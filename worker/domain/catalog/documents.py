@@ -65,8 +65,9 @@ Labels = Annotated[dict[Name, Texts], BeforeValidator(_with_empty_text)]
 
 
 class DocumentPart(NullIsAbsent):
-    """Fields in either spelling. Unknown ones are kept, to be reported. A null counts as absent, as in the
-    Kubernetes API.
+    """Fields in either spelling.
+
+    Unknown ones are kept, to be reported. A null counts as absent, as in the Kubernetes API.
     """
 
     model_config = ConfigDict(
@@ -194,8 +195,9 @@ class Flaw(NamedTuple):
 
 
 def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> tuple[Workflow, list[Flaw]]:
-    """The workflow, and the flaws of its document. `workflow_id` and `title` are used when the document has
-    none.
+    """The workflow, and the flaws of its document.
+
+    `workflow_id` and `title` are used when the document has none.
     """
     labels, other_labels = _labels(written)
     parameters, flaws = _parameters(written.parameters, ("parameters",))

@@ -1,6 +1,4 @@
-"""Checks values of workflow parameters against their declarations (ADR-043), and gives their canonical
-form.
-"""
+"""Checks values of workflow parameters against their declarations (ADR-043), and gives their canonical form."""
 
 from __future__ import annotations
 

@@ -45,8 +45,9 @@ Scores = Callable[[Sequence[str]], Mapping[str, float]]
 
 
 class TextIndex:
-    """The words of workflows, and how well they match a query. Built once, in any thread; then used from one
-    thread.
+    """The words of workflows, and how well they match a query.
+
+    Built once, in any thread; then used from one thread.
     """
 
     def __init__(self, workflows: Iterable[Workflow]) -> None:
@@ -61,8 +62,9 @@ class TextIndex:
         self._word = functools.lru_cache(KEPT_WORDS)(functools.partial(_word_scores, database))
 
     def scores(self, query: str, among: Sequence[str]) -> dict[str, float]:
-        """BM25 by id, of these ids; the higher the better. Workflows without a word of the query are
-        absent.
+        """BM25 by id, of these ids; the higher the better.
+
+        Workflows without a word of the query are absent.
         """
         by_word = [self._word(word) for word in words_of(query)]
         found = {}
@@ -116,8 +118,9 @@ def _without_cause(description: str) -> str:
 
 
 def query_text(query: SearchQuery) -> str:
-    """The text of a query that is embedded: its keywords. Empty when it has none: there is nothing to
-    compare.
+    """The text of a query that is embedded: its keywords.
+
+    Empty when it has none: there is nothing to compare.
     """
     return spaced_names(" ".join(query.keywords))
 
@@ -223,8 +226,8 @@ class MeaningRanking:
 
     @property
     def problem(self) -> str:
-        """Why workflows are not ranked by meaning at the moment; empty if they are, or the first vectors
-        are being made.
+        """Why workflows are not ranked by meaning at the moment; empty if they are, or the first vectors are
+        being made.
         """
         return self._problem or self._queries.problem
 
@@ -239,8 +242,9 @@ class MeaningRanking:
         self._arrange()
 
     async def embed_missing(self) -> bool:
-        """Embed the texts that have no vector yet. Returns True when every workflow has one now. Never
-        raises.
+        """Embed the texts that have no vector yet.
+
+        Returns True when every workflow has one now. Never raises.
         """
         missing = list(dict.fromkeys(t for t in self._passages.values() if t not in self._known))
         try:

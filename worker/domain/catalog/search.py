@@ -90,8 +90,9 @@ def _words(text: str) -> list[str]:
 
 
 def _signal_type(word: str, more: Collection[str]) -> str:
-    """The known spelling. An unknown signal type must look like a Kubernetes reason or the name of an
-    alert.
+    """The known spelling.
+
+    An unknown signal type must look like a Kubernetes reason or the name of an alert.
     """
     spellings = {name.lower(): str(name) for name in (*more, *SignalType)}
     if word.lower() in spellings:
@@ -147,8 +148,9 @@ def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[int]:
 def best_matches(
     tied: Sequence[TiedWorkflows], query: SearchQuery, scores: Mapping[int, float]
 ) -> BestMatches:
-    """The workflows that a query shows. `scores` rank the `undecided` ones by text: the higher the better,
-    none is last.
+    """The workflows that a query shows.
+
+    `scores` rank the `undecided` ones by text: the higher the better, none is last.
 
     Match quality depends on the tier, and within a tier on how many workflows are better.
     """

@@ -35,10 +35,12 @@ CAUSE_LABELS = ("signal_type", "severity")
 """Labels that the investigation determines."""
 CAUSE_WEIGHT = 8
 """The weight of an exact signal type or severity: more than the six other labels and the target have
-together."""
+together.
+"""
 UNDECLARED, ANY_VALUE, SAME_VALUE = 2, 3, 4
 """Weights of a detected or custom label that the context has; 0 when the workflow is declared for another
-value."""
+value.
+"""
 PAGE_SIZE = 10
 MAX_CURSOR_CHARS = 1024
 API_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
@@ -168,9 +170,7 @@ def other_signal_type(workflow: Workflow, context: SelectionContext) -> str:
 
 
 def unmet_labels(workflow: Workflow, context: SelectionContext) -> tuple[str, ...]:
-    """Detected labels that the workflow requires and that the target is known not to have, as
-    `name=value`.
-    """
+    """Detected labels that the workflow requires and that the target is known not to have, as `name=value`."""
     flags = _detected(context)
     return tuple(
         f"{name}={str(required).lower()}"
@@ -192,9 +192,7 @@ def is_gitops_managed(context: SelectionContext) -> bool:
 
 
 def signal_types_of(actions: Iterable[ActionSummary]) -> frozenset[str]:
-    """The signal types of the actions: all of the catalog when the actions were listed with an empty
-    context.
-    """
+    """The signal types of the actions: all of the catalog when the actions were listed with an empty context."""
     return frozenset(name for action in actions for name in action.signal_types)
 
 

@@ -29,8 +29,9 @@ NOISE = ("metadata.labels.pod-template-hash", "metadata.labels.controller-revisi
 
 
 async def read_changes(cluster: Cluster, workload: ObjectRef) -> list[str]:
-    """Lines about the changes of the newest revisions of a workload. Empty for a kind without revisions.
-    Raises ClusterError.
+    """Lines about the changes of the newest revisions of a workload.
+
+    Empty for a kind without revisions. Raises ClusterError.
     """
     kind = REVISIONS_KEPT_AS.get(workload.kind)
     if kind is None:
@@ -87,8 +88,8 @@ def describe_changes(revisions: Sequence[Manifest]) -> list[str]:
 
 
 def _named(revision: Manifest) -> str:
-    """`revision 4 (created TIME, ReplicaSet api-7d9, 0/1 ready)`, without the name if the ReplicaSet has
-    no pods.
+    """`revision 4 (created TIME, ReplicaSet api-7d9, 0/1 ready)`, without the name if the ReplicaSet has no
+    pods.
     """
     told = [f"created {text(meta(revision).get('creationTimestamp'))}"]
     wanted = whole(dig(revision, "spec", "replicas"))

@@ -45,8 +45,9 @@ UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One event, or several with the same message about the same object. Times are UTC; NEVER if there is
-    none.
+    """One event, or several with the same message about the same object.
+
+    Times are UTC; NEVER if there is none.
     """
 
     first: datetime

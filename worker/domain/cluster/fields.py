@@ -98,9 +98,7 @@ def reference(manifest: Any) -> ObjectRef:
 
 
 def without_own_name(message: str, about: ObjectRef) -> str:
-    """A message of kubelet or scheduler about a pod without the name of that pod, in the forms they write
-    it.
-    """
+    """A message of kubelet or scheduler about a pod without the name of that pod, in the forms they write it."""
     name, home = about.name, about.namespace
     for form in (f" in pod {name}_{home}", f" pod={name}_{home}", f" {home}/{name}"):
         if form in message:  # and no longer name begins with it

@@ -73,9 +73,7 @@ def in_order(remediations: Iterable[PastRemediation], now: datetime) -> tuple[Pa
 
 
 async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
-    """The canonical hash of the top owner with the ConfigMaps its pods use; empty when it could not be
-    read.
-    """
+    """The canonical hash of the top owner with the ConfigMaps its pods use; empty when it could not be read."""
     root = chain.root_manifest
     if root is None:
         return ""
@@ -87,15 +85,18 @@ async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
 
 
 async def _config_map(cluster: Cluster, name: str, namespace: str) -> Manifest | None:
-    """The ConfigMap. After any failure it counts as absent, as for executors: names that come and go must
-    not look like changes.
+    """The ConfigMap.
+
+    After any failure it counts as absent, as for executors: names that come and go must not look like
+    changes.
     """
     return await or_none(cluster.get(ObjectRef("ConfigMap", name, namespace)))
 
 
 def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
-    """The part of a result that the history keeps. Parameters are compared by their digest: values may be
-    confidential.
+    """The part of a result that the history keeps.
+
+    Parameters are compared by their digest: values may be confidential.
     """
     chosen, cause = result.selected_workflow, result.root_cause_analysis
     return PastRemediation(
@@ -141,8 +142,9 @@ def regressions(known: KnownHistory) -> list[PastRemediation]:
 
 
 def declining(remediations: Sequence[PastRemediation]) -> dict[str, list[float]]:
-    """Actions whose effectiveness falls strictly over at least three scores. `remediations` are oldest
-    first.
+    """Actions whose effectiveness falls strictly over at least three scores.
+
+    `remediations` are oldest first.
     """
     scores: dict[str, list[float]] = {}
     for item in remediations:
@@ -157,8 +159,9 @@ def declining(remediations: Sequence[PastRemediation]) -> dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """An action that completed repeatedly for the same signal. `futile`: it is not known to have helped at
-    all.
+    """An action that completed repeatedly for the same signal.
+
+    `futile`: it is not known to have helped at all.
     """
 
     action: str
@@ -197,9 +200,7 @@ SPEC = {
 
 
 def describe(known: KnownHistory, now: datetime) -> dict[str, Any] | str:
-    """The history as the model sees it, warnings first, newest last; a sentence if there is nothing to
-    list.
-    """
+    """The history as the model sees it, warnings first, newest last; a sentence if there is nothing to list."""
     if known.problem:
         return (
             f"unknown: {one_line(known.problem, 200)}; go on without it, but do not take this for no history"

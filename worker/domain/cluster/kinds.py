@@ -104,7 +104,8 @@ MADE_NAMES: Mapping[str, Mapping[str, str]] = {
     "CronJob": {"Job": r"\d+", "Pod": rf"\d+-{SUFFIX}"},
 }
 """The suffixes that controllers append to names (kube-controller-manager), by the kinds of owner and made
-object."""
+object.
+"""
 WORKLOADS = frozenset(MADE_NAMES)
 """Kinds that run pods."""
 GROUPED = re.compile(r"^(?P<api>(?:[a-z0-9.-]+/)?v\d+[a-z0-9]*)/(?P<kind>[A-Za-z]+)$")
@@ -156,9 +157,7 @@ def canonical_kind(kind: str) -> str:
 
 
 def split_kind(kind: str) -> tuple[str, str]:
-    """(api version, kind) of `apps/v1/Deployment`; the API version is empty when the text does not hold
-    one.
-    """
+    """(api version, kind) of `apps/v1/Deployment`; the API version is empty when the text does not hold one."""
     if found := GROUPED.match(kind):
         return found["api"], found["kind"]
     if found := QUALIFIED.match(kind):

@@ -52,8 +52,9 @@ class OwnerChain:
 
 
 async def owner_chain(cluster: Cluster, ref: ObjectRef) -> OwnerChain:
-    """Walk from the object to its top controller. Never raises ClusterError: a failure ends the chain with
-    a note.
+    """Walk from the object to its top controller.
+
+    Never raises ClusterError: a failure ends the chain with a note.
     """
     try:
         manifest = await cluster.get(ref)
@@ -105,8 +106,9 @@ async def _owner_ref(cluster: Cluster, manifest: Manifest, child: ObjectRef) -> 
 
 
 async def _namespaced(cluster: Cluster, kind: str, api_version: str) -> bool:
-    """True unless discovery knows the kind as cluster-scoped. Owners are in the namespace of the owned
-    object, or cluster-scoped.
+    """True unless discovery knows the kind as cluster-scoped.
+
+    Owners are in the namespace of the owned object, or cluster-scoped.
     """
     info = await or_none(cluster.kind(kind, api_version))
     return info is None or info.namespaced

@@ -59,8 +59,9 @@ class Pods:
 
 
 async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain | None) -> Pods:
-    """Pods behind the target: its own, those it selects, those of its namespace or node. Raises
-    ClusterError.
+    """Pods behind the target: its own, those it selects, those of its namespace or node.
+
+    Raises ClusterError.
     """
     start = target.start
     if start.kind == "Node":

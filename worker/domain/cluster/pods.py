@@ -182,8 +182,9 @@ def pod_failing(pod: Manifest) -> bool:
 
 
 def pod_reason(pod: Manifest) -> str:
-    """The reasons of a failure, in one line: ends and waits of containers, and conditions. Empty if the
-    pod is healthy.
+    """The reasons of a failure, in one line: ends and waits of containers, and conditions.
+
+    Empty if the pod is healthy.
     """
     status = mapping(dig(pod, "status"))
     counted = (c for c in containers(pod) if c.kind != "ephemeral")

@@ -12,8 +12,9 @@ QUANTITY = re.compile(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([KMGTPE]i|[num
 
 
 def quantity(text: object) -> float | None:
-    """The value of `16Mi`, `500m`, `1412336Ki`, `2`; None if it is not a quantity. In bytes, cores or
-    counts.
+    """The value of `16Mi`, `500m`, `1412336Ki`, `2`; None if it is not a quantity.
+
+    In bytes, cores or counts.
     """
     match = QUANTITY.match(str(text)) if text is not None else None
     if match is None:

@@ -22,8 +22,9 @@ OUTSIDE = "outside the scope of this worker; whether it exists is unknown"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Names are globs (`team-*`). No `namespaces` means all; `denied_namespaces` and `denied_kinds` take
-    precedence.
+    """Names are globs (`team-*`).
+
+    No `namespaces` means all; `denied_namespaces` and `denied_kinds` take precedence.
 
     Objects without a namespace are only limited by `denied_kinds`, except Namespaces, which go by their
     names. Kinds may be written in every way that tools understand (`cm`, `configmaps`, `ConfigMap`).

@@ -88,8 +88,9 @@ def config_map_hash(config_map: Manifest) -> str:
 
 
 def absent_config_map_hash(name: str) -> str:
-    """The placeholder for a ConfigMap that cannot be read, for whatever reason. It differs from the hash
-    of an empty one.
+    """The placeholder for a ConfigMap that cannot be read, for whatever reason.
+
+    It differs from the hash of an empty one.
     """
     return config_map_hash({"data": {"__sentinel__": f"__absent:{name}__"}})
 

@@ -29,8 +29,8 @@ DEPENDED_ON = frozenset(
 class Question:
     """One read. Without a name it is about all objects of the kind in the namespace (empty: in all of them).
 
-    `node` asks for the pods on it, `about` (`Pod/api-0`) for the events of one object.
-    The kind LOG asks for the end of a container's log; `name` is the pod.
+    `node` asks for the pods on it, `about` (`Pod/api-0`) for the events of one object. The kind LOG asks for
+    the end of a container's log; `name` is the pod.
     """
 
     kind: str

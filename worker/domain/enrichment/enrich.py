@@ -41,8 +41,8 @@ MAX_TROUBLE = 20
 class Enrichment:
     """The facts that were found. The evidence is redacted and within its budget, not yet numbered.
 
-    `failed_sources` name what is unknown, with the reason.
-    `first_look` is the part that speaks against an answer which finds nothing to do.
+    `failed_sources` name what is unknown, with the reason. `first_look` is the part that speaks against an
+    answer which finds nothing to do.
     """
 
     evidence: tuple[Evidence, ...]

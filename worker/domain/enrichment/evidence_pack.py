@@ -1,5 +1,5 @@
-"""Packs pieces of evidence into one budget: each gets what it needs up to a cap, and the most important
-ones get the rest.
+"""Packs pieces of evidence into one budget: each gets what it needs up to a cap, and the most important ones
+get the rest.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ LAST_CHANGE = re.compile(r'"lastChange":(\{[^{}]*\})')
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One piece that can be rendered at any size. A lower `rank` is more important; `cap` is its fair share
-    in tokens.
+    """One piece that can be rendered at any size.
+
+    A lower `rank` is more important; `cap` is its fair share in tokens.
     """
 
     source: str
@@ -51,16 +52,18 @@ def pack(pieces: Sequence[Piece], max_tokens: int) -> tuple[Evidence, ...]:
 
 
 def _natural(piece: Piece) -> int:
-    """The tokens that the whole piece needs. Lines are counted one by one when it is cut, so each adds
-    one.
+    """The tokens that the whole piece needs.
+
+    Lines are counted one by one when it is cut, so each adds one.
     """
     body = piece.render(PLENTY).body
     return min(estimate_tokens(body) + body.count("\n") + 4, PLENTY)
 
 
 def _shares(pieces: Sequence[Piece], needed: Sequence[int], max_tokens: int) -> list[int]:
-    """Tokens for the body of each piece; 0 leaves it out. Without a cut, the room for its note is free
-    again.
+    """Tokens for the body of each piece; 0 leaves it out.
+
+    Without a cut, the room for its note is free again.
     """
     by_rank = sorted(range(len(pieces)), key=lambda index: pieces[index].rank)
     given = [0] * len(pieces)

@@ -41,9 +41,7 @@ class Look:
 
     @property
     def failing_on(self) -> list[str]:
-        """Names of the nodes of failing pods, the worst first; an empty name for a pod that is not
-        scheduled.
-        """
+        """Names of the nodes of failing pods, the worst first; an empty name for a pod that is not scheduled."""
         return list(dict.fromkeys(text(dig(pod, "spec", "nodeName")) for pod in self.pods.failing))
 
     @property

@@ -41,8 +41,9 @@ Reader = Callable[[], Awaitable[list[Piece]]]
 
 
 class Sources:
-    """Readers of what is around the objects that were found. `failed` names parts of a source that could not
-    be read, with the reason.
+    """Readers of what is around the objects that were found.
+
+    `failed` names parts of a source that could not be read, with the reason.
     """
 
     ORDER: ClassVar[tuple[str, ...]] = (

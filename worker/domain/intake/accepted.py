@@ -28,8 +28,10 @@ KIND = rf"(?i:{'|'.join(sorted(SPELLINGS, key=len, reverse=True))})"
 QUOTED = re.compile(rf"""["'`]({NAME})["'`]""")
 BEHIND_SLASH = re.compile(rf"(?<![a-zA-Z0-9./-]){KIND}/({NAME})")
 BEHIND_KIND = re.compile(rf"""(?<![a-zA-Z0-9./-]){KIND}[\s:=(\[]{{1,3}}(?=[a-z.]*[0-9-])({NAME})""")
-"""A kind before a name, as in `pod api-0`. Without a sign that it is a name, it could be any word of a
-sentence."""
+"""A kind before a name, as in `pod api-0`.
+
+Without a sign that it is a name, it could be any word of a sentence.
+"""
 
 ALERT_WINDOW = timedelta(minutes=15)
 """How long a condition lasts before alerts of the kubernetes mixin fire on it."""
@@ -83,8 +85,9 @@ def accept(
 
 
 def base_context(request: Signal) -> SelectionContext:
-    """Labels that come from the request and that the model cannot override. Labels that were not given
-    constrain nothing.
+    """Labels that come from the request and that the model cannot override.
+
+    Labels that were not given constrain nothing.
     """
     sent = sent_enrichment(request)
     return SelectionContext(
@@ -109,15 +112,15 @@ def signal_resource(request: Signal) -> ObjectRef:
 
 
 def reported_condition(request: Signal) -> str:
-    """The condition of the signal's resource that the alert reports; empty for a storm, which is about
-    other objects, too.
+    """The condition of the signal's resource that the alert reports; empty for a storm, which is about other
+    objects, too.
     """
     return "" if request.is_storm else request.signal_type
 
 
 def alert_window(request: Signal) -> timedelta:
-    """Return how long the opposite must hold before the alert is over: as long as the signal kept
-    recurring, at least 15 min.
+    """Return how long the opposite must hold before the alert is over: as long as the signal kept recurring,
+    at least 15 min.
     """
     first, last = request.first_seen or request.firing_time, request.last_seen or request.received_time
     return max(ALERT_WINDOW, last - first) if first else ALERT_WINDOW

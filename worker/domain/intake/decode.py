@@ -1,5 +1,6 @@
-"""Decodes a message body into a request or an outcome, or a list of everything that is wrong with it. Never
-raises.
+"""Decodes a message body into a request or an outcome, or a list of everything that is wrong with it.
+
+Never raises.
 
 The body comes from outside: its size, depth and numbers are bounded before they cost anything. It must be
 I-JSON (RFC 7493): UTF-8 without a byte order mark, no key twice, no NaN, no unpaired surrogates; and integers
@@ -77,8 +78,9 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class InvalidRequest:
-    """Everything that is wrong with a message. The ids are for correlation only, and None if they cannot be
-    read.
+    """Everything that is wrong with a message.
+
+    The ids are for correlation only, and None if they cannot be read.
 
     Values in `errors` are short, but secrets are not removed from them yet.
     """
@@ -93,8 +95,9 @@ class InvalidRequest:
 def decode(
     body: bytes, kind: RequestKind, received_at: datetime, cluster_name: str = ""
 ) -> Decoded | InvalidRequest:
-    """Read a message body. `received_at` (aware) is the time of the message, for a sender that does not give
-    one.
+    """Read a message body.
+
+    `received_at` (aware) is the time of the message, for a sender that does not give one.
 
     With `cluster_name`, requests that name another cluster are rejected.
     """

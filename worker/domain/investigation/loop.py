@@ -84,10 +84,9 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at
-    once.
+    """The verdict on an answer, and the workflow the answer named (empty for none).
 
-    `facts` are those behind the verdict, or None if they were not looked up. `at` is when the answer was
+    A `stop` ends the run at once. `facts` are those behind the verdict, or None if they were not looked up. `at` is when the answer was
     checked. `unreadable`: why no answer could be read.
     """
 
@@ -154,8 +153,9 @@ class Investigation:
 
 
 async def investigate(given: Investigation) -> Investigated:
-    """Run the loop to its end. Raises Retry, GiveUp, Halted, Preempted, LostClaim, JournalGap,
-    Unavailable.
+    """Run the loop to its end.
+
+    Raises Retry, GiveUp, Halted, Preempted, LostClaim, JournalGap, Unavailable.
     """
     loop = _Loop(given)
     while not (used_up := exhausted(loop.spent, given.limits)):
@@ -208,8 +208,9 @@ class _Loop:
         return bool(self._attempts) and self._is_last(self._attempts[-1])
 
     def ended(self, model: str, stop: Stop | None, detail: str) -> Investigated:
-        """The end of the investigation. Its costs leave out failed tries of a last call, which a successor
-        could not count.
+        """The end of the investigation.
+
+        Its costs leave out failed tries of a last call, which a successor could not count.
         """
         return Investigated(
             tuple(self._attempts),
@@ -376,9 +377,7 @@ class _Loop:
         return reply.tool_calls[: min(MAX_CALLS_PER_REPLY, room)]
 
     async def _run(self, reply: Reply, allowed: Sequence[ToolCall], tool_calls: int) -> Ran:
-        """Run the allowed calls, refuse the others. `tool_calls`: how many have been run by the end of
-        this turn.
-        """
+        """Run the allowed calls, refuse the others. `tool_calls` counts those run by the end of this turn."""
         given = self._given
         results = await given.toolbox.run_all(allowed)
         spent = replace(self.spent, tool_calls=tool_calls)

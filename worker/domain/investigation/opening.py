@@ -42,8 +42,9 @@ async def open_investigation(
     fence_token: str,
     tells_filters: bool = False,
 ) -> Opening:
-    """Gather facts about the signal's resource, and write the first turn. Failed sources are facts, never
-    errors.
+    """Gather facts about the signal's resource, and write the first turn.
+
+    Failed sources are facts, never errors.
 
     `tells_filters`: whether the model is told the labels of a workflow search, for tools of other servers.
     """

@@ -84,8 +84,9 @@ SAVED_REFUSAL = TypeAdapter(SavedRefusal)
 
 
 class Replay:
-    """A cursor over the steps of earlier runs. Each method takes the next step of its kind; None after the
-    last one.
+    """A cursor over the steps of earlier runs.
+
+    Each method takes the next step of its kind; None after the last one.
 
     All raise JournalGap for a step that this version cannot read.
     """

@@ -52,8 +52,8 @@ def run_mode(counts: Counts, *, max_deaths: int, finished: bool) -> RunMode:
 
 
 def pause_after_death(counts: Counts, now: datetime) -> float:
-    """Seconds until a request that died in isolation may run again, counted from the start of its last
-    such run.
+    """Seconds until a request that died in isolation may run again, counted from the start of its last such
+    run.
     """
     if counts.died_alone_at is None:
         return 0.0
@@ -79,8 +79,9 @@ class ProcessLoad:
 
 
 class StartDecision(enum.Enum):
-    """The decision whether a run may start. WAIT: keep the message, the run starts soon. RETURN: return it
-    to the queue.
+    """The decision whether a run may start.
+
+    WAIT: keep the message, the run starts soon. RETURN: return it to the queue.
     """
 
     NOW = "now"
@@ -107,7 +108,5 @@ def start_decision(load: ProcessLoad, urgency: int, *, suspect: bool) -> StartDe
 
 
 def must_yield(load: ProcessLoad, urgency: int) -> bool:
-    """True if the running suspect of this urgency must end its run before its next call: a P0 waits for
-    it.
-    """
+    """True if the running suspect of this urgency must end its run before its next call: a P0 waits for it."""
     return load.waiting > 0 or (urgency > MOST_URGENT and min(load.suspects) == MOST_URGENT)

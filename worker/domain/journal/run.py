@@ -125,8 +125,9 @@ class Run:
         self._recorded.append(record)
 
     async def start(self, *, alone: bool, at: datetime) -> None:
-        """Publish the events that earlier runs left, then fence these runs. `alone`: no other run is in this
-        process.
+        """Publish the events that earlier runs left, then fence these runs.
+
+        `alone`: no other run is in this process.
 
         Raises LostClaim when another run was faster, Unavailable. A run that only publishes a finished result
         records no event, because its chain has ended already.
@@ -298,8 +299,9 @@ def progress_of(steps: Sequence[Step]) -> Progress:
 
 
 def _with_refusal(found: Progress, saved: SavedRefusal) -> Progress:
-    """The progress with the verdict on its last answer. An answer that was only corrected in form is not
-    an attempt.
+    """The progress with the verdict on its last answer.
+
+    An answer that was only corrected in form is not an attempt.
     """
     text = answer_text(found.answer) if found.answer else ""
     verdict = Rejected(saved.problems, saved.partial)

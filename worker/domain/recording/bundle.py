@@ -53,8 +53,9 @@ class SavedStep(_Model):
 
 
 class Versions(_Model):
-    """The versions of the parts. `catalog` is a digest of the answers of the catalog, which tells two
-    catalogs apart.
+    """The versions of the parts.
+
+    `catalog` is a digest of the answers of the catalog, which tells two catalogs apart.
     """
 
     program: str = ""

@@ -1,5 +1,6 @@
-"""Records an analysis while it runs. Recordings go to a store, and a failure there never fails the
-analysis.
+"""Records an analysis while it runs.
+
+Recordings go to a store, and a failure there never fails the analysis.
 """
 
 from __future__ import annotations

@@ -30,8 +30,9 @@ from worker.domain.values.ports import Catalog, Clock, Model, Outside, Policy, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The parts that do not come from the bundle. `clock` is that of this machine: a model that is really
-    called takes its time.
+    """The parts that do not come from the bundle.
+
+    `clock` is that of this machine: a model that is really called takes its time.
 
     `limits` are what such a model may cost, since a bundle may come from anybody.
     """
@@ -63,8 +64,9 @@ class Replayed:
 
 
 async def replay(bundle: Bundle, changes: Changes) -> Replayed:
-    """Run the analysis of a bundle again. Raises BundleError, ReportedError when the model gives no
-    answer.
+    """Run the analysis of a bundle again.
+
+    Raises BundleError, ReportedError when the model gives no answer.
     """
     player = Player(bundle.exchanges, changes.live)
     try:

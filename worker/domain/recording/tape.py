@@ -154,8 +154,9 @@ class Recorder:
 
 
 class Player:
-    """A tape that gives recorded answers. The last answer to a question is repeated if it is asked more
-    often.
+    """A tape that gives recorded answers.
+
+    The last answer to a question is repeated if it is asked more often.
 
     `live` are ports, or methods of ports, that are asked instead. `gaps` are the questions that were not
     recorded. `diverged` counts ordered questions that differ from the recorded ones.

@@ -36,8 +36,9 @@ class EvidenceKind(enum.StrEnum):
     OBJECT = "object"
     """One object of the cluster, whole or in part; the scope names it."""
     OWNERS = "owners"
-    """An object of the cluster, named by the scope, and its owners; a note names the owner that could not
-    be read."""
+    """An object of the cluster, named by the scope, and its owners; a note names the owner that could not be
+    read.
+    """
     TABLE = "table"
     """Objects of one kind, one a row; the scope begins with the kind and where they are."""
     EVENTS = "events"
@@ -68,8 +69,9 @@ class Evidence:
 
 
 class EvidenceLog:
-    """All evidence of a run, in order. It is the only mutable state of evidence. It may begin with numbered
-    `items`.
+    """All evidence of a run, in order.
+
+    It is the only mutable state of evidence. It may begin with numbered `items`.
 
     `now` tells the time at which an item is seen.
     """
@@ -118,8 +120,9 @@ def _flat(text: str) -> str:
 
 
 def fence(item: Evidence, token: str) -> str:
-    """The item between its fence lines. `token` is random per run. The scope of enrichment explains
-    itself.
+    """The item between its fence lines.
+
+    `token` is random per run. The scope of enrichment explains itself.
     """
     scope = one_line(item.scope, 240).replace('"', "'").replace("<", "‹").replace(">", "›")
     body = FENCE_LOOKALIKE.sub(r"‹\1", make_visible(item.body))

@@ -73,8 +73,9 @@ PHRASES = (
     (("action",), r"(required|mandatory) action (select|choose)\b"),
     (("if you", "if_you", "if-you"), r"if you are an? (ai|llm|(large )?language model|automated (agent|assistant|system))\b"),
 )  # fmt: skip
-"""Phrases of attacks in lower case: words, one of which a text must contain, and the pattern that is
-searched only then."""
+"""Phrases of attacks in lower case: words, one of which a text must contain, and the pattern that is searched
+only then.
+"""
 STRUCTURES = (
     # Role tags and chat templates
     (
@@ -134,6 +135,7 @@ HIDDEN = re.compile(
 
 def suspicious_lines(text: str) -> list[str]:
     """Texts that read like instructions to a model, with their surroundings, each at most 400 characters.
+
     Takes linear time.
     """
     hidden: list[str] = []

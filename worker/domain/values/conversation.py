@@ -23,8 +23,9 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call that the model made. If its arguments are not a JSON object, `problem` says so and it is
-    not run.
+    """A tool call that the model made.
+
+    If its arguments are not a JSON object, `problem` says so and it is not run.
     """
 
     id: str

@@ -9,15 +9,16 @@ from typing import Final
 BROKER_PATIENCE_SECONDS: Final = 30.0
 """How long one call to JetStream is retried: an election after the death of a leader takes 4 to 9 s."""
 LOOKUP_PATIENCE_SECONDS: Final = 10.0
-"""The same for a look-up whose caller handles failure itself: a command, or the search for an earlier
-result."""
+"""The same for a look-up whose caller handles failure itself: a command, or the search for an earlier result.
+"""
 HISTORY_PATIENCE_SECONDS: Final = 3.0
 """The same for calls that help an analysis but are not needed for it."""
 HISTORY_WRITE_SECONDS: Final = 10.0
 """How long a result may wait until the history has it, behind other results of the same resource."""
 CLAIM_SECONDS: Final = 1.0
 """A claim that took longer than this, with the events that are published before the call, allows no paid
-call: a worker that was frozen meanwhile may have been replaced."""
+call: a worker that was frozen meanwhile may have been replaced.
+"""
 SETTLE_PATIENCE_SECONDS: Final = 30.0
 """How long an ack is retried; after that, the message is redelivered, and its result is found."""
 
@@ -26,7 +27,8 @@ SETTLE_PATIENCE_SECONDS: Final = 30.0
 REDELIVERY_FIRST_SECONDS: Final = 5.0
 REDELIVERY_CAP_SECONDS: Final = 300.0
 """A message whose outcome the broker could not store doubles its delay from the first to this one: the
-server's limit of 50 deliveries must outlast a long outage."""
+server's limit of 50 deliveries must outlast a long outage.
+"""
 NOT_NOW_SECONDS: Final = 1.0
 """For a message that this process may not run at the moment: another one may take it at once."""
 UNDECIDED_SECONDS: Final = 60.0
@@ -39,11 +41,13 @@ RELEASE_PAUSE_SECONDS: Final = 1.0
 LAST_WORDS_SECONDS: Final = (8.0, 2.0)
 """After the drain: how long cancelled runs may try to record that they were released, in case the broker
 comes back; then how long, cancelled again, they may take to end. With the drain it must fit into the grace
-period of the pod."""
+period of the pod.
+"""
 RECONNECT_GRACE_SECONDS: Final = 5.0
-"""After a reconnect, no worker pulls for this long, and all send heartbeats at once: a message whose
-ack_wait has passed while the broker was away stays with the process that runs it, which is not dead.
-Clients reconnect within 2 s."""
+"""After a reconnect, no worker pulls for this long, and all send heartbeats at once: a message whose ack_wait
+has passed while the broker was away stays with the process that runs it, which is not dead. Clients reconnect
+within 2 s.
+"""
 
 # --- models
 
@@ -54,36 +58,43 @@ LONGEST_RETRY_AFTER_SECONDS: Final = 300.0
 PROBE_GROWTH: Final = 1.1
 LONGEST_PROBE: Final = 5.0
 """Probes of a model that refuses every call come ever later, up to five times the first pause: each probe
-leaves steps in the journal of its request, which the next one reads, and over a weekend they must stay
-few."""
+leaves steps in the journal of its request, which the next one reads, and over a weekend they must stay few.
+"""
 
 OUTAGE_SILENCE_SECONDS: Final = 12.0
-"""Models that keep failing, without an answer for this long, are down: under load, some call always
-succeeds."""
+"""Models that keep failing, without an answer for this long, are down: under load, some call always succeeds.
+"""
 SILENCE_SECONDS: Final = 10.0
-"""Readiness mentions calls that wait longer without any answer. The worker stays ready, because a slow
-model may need this long."""
+"""Readiness mentions calls that wait longer without any answer.
+
+The worker stays ready, because a slow model may need this long.
+"""
 PROBE_OUTAGE_SECONDS: Final = 1.0
-"""First pause between two probes of a model that is down; it doubles up to the pause for a model that
-refuses every call."""
+"""First pause between two probes of a model that is down; it doubles up to the pause for a model that refuses
+every call.
+"""
 
 # --- suspects
 
 SUSPECTS_WAIT_SECONDS: Final = 30.0
 """How long urgent requests take precedence over suspects; then one suspect makes one call."""
 SUSPECT_HOLD_SECONDS: Final = 600.0
-"""How long a suspect waits for its turn beyond that before its message goes back: running analyses take
-their time."""
+"""How long a suspect waits for its turn beyond that before its message goes back: running analyses take their
+time.
+"""
 
 DEATH_PAUSES_SECONDS: Final = (30.0, 120.0)
-"""After the first and after each further death in isolation: how long a request waits before it runs
-again. A wave of deaths from outside (a lost node, a neighbour that uses up the memory) is over by then."""
+"""After the first and after each further death in isolation: how long a request waits before it runs again.
+
+A wave of deaths from outside (a lost node, a neighbour that uses up the memory) is over by then.
+"""
 
 # --- watching
 
 PROBE_SILENCE_SECONDS: Final = 8.0
 """A lane whose pull requests were not answered for this long has lost its server or its consumer: pulls
-expire after 3 s."""
+expire after 3 s.
+"""
 STARTUP_LOOK_SECONDS: Final = 2.0
 """Between two looks at what a worker waits for before it starts."""
 STARTUP_REPORT_SECONDS: Final = 5.0

@@ -60,8 +60,9 @@ class Delivery:
     deliveries: int
     stored_at: datetime
     release_slot: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
-    """Give the lane's slot to another message, for a message that only waits: at most once, however often
-    it is called."""
+    """Give the lane's slot to another message, for a message that only waits: at most once, however often it
+    is called.
+    """
 
     @property
     def message(self) -> MessageId:
@@ -103,12 +104,14 @@ ACK = Settlement(Fate.DONE)
 
 LET_GO = Settlement(Fate.LET_GO)
 """For a run that lost its claim: send nothing to the broker, which takes the settlement of an old delivery
-for that of the new one. A nak would start a third run, an ack would remove the message."""
+for that of the new one. A nak would start a third run, an ack would remove the message.
+"""
 
 
 def retry(after_seconds: float) -> Settlement:
-    """Deliver again after at least this many seconds. A nak without a delay does not exist: the message
-    would come back at once.
+    """Deliver again after at least this many seconds.
+
+    A nak without a delay does not exist: the message would come back at once.
     """
     return Settlement(Fate.RETRY, after_seconds=max(after_seconds, 0.001))
 

@@ -80,8 +80,9 @@ class MetricsError(_CallError):
 
 
 class ExternalToolError(_CallError):
-    """A tool of a mounted server failed. The message may contain the server's own words, which are
-    hostile.
+    """A tool of a mounted server failed.
+
+    The message may contain the server's own words, which are hostile.
     """
 
 
@@ -116,8 +117,9 @@ BLOCKING = frozenset(
         GiveUpReason.MODEL_UNREACHABLE,
     }
 )
-"""With these, every call of the model fails in the same way until an outage ends, or somebody changes a key, a
-limit or a setting. `worker/app/failed_runs.py` pauses the intake."""
+"""With these, every call of the model fails in the same way until an outage ends, or somebody changes a key,
+a limit or a setting. `worker/app/failed_runs.py` pauses the intake.
+"""
 
 
 def believed(after: float) -> float:

@@ -70,8 +70,8 @@ class Spent:
 
 
 def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
-    """The limit that is used up, as text for the result; empty while all leave room for a call with this
-    much input.
+    """The limit that is used up, as text for the result; empty while all leave room for a call with this much
+    input.
     """
     for name, used, limit, next_call in _budgets(spent, limits, expected_tokens):
         if used >= limit or used + next_call > limit:

@@ -93,8 +93,9 @@ class TrackRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One time series: its labels, and (Unix seconds, value) in order of time. Values may be NaN or
-    infinite.
+    """One time series: its labels, and (Unix seconds, value) in order of time.
+
+    Values may be NaN or infinite.
     """
 
     labels: Mapping[str, str]
@@ -111,8 +112,9 @@ class Metrics(Protocol):
 
 
 class ExternalTools(Protocol):
-    """Tools of other servers that operators have mounted. Only `call` touches a server; it raises
-    ExternalToolError.
+    """Tools of other servers that operators have mounted.
+
+    Only `call` touches a server; it raises ExternalToolError.
 
     `tools` are those that may be called, including those of a server that cannot be reached at the moment.
     """
@@ -145,8 +147,9 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0,
-    1).
+    """The ports of an analysis.
+
+    Those that need not be configured are None by default. `jitter` returns [0, 1).
 
     `cluster_problem` checks whether the cluster can be read at all, and says why not.
     """
@@ -183,8 +186,9 @@ class AuditRecord:
 
 
 class Signer(Protocol):
-    """Signs texts with Ed25519: the same text has the same signature of 64 bytes. `key_id` names the public
-    key.
+    """Signs texts with Ed25519: the same text has the same signature of 64 bytes.
+
+    `key_id` names the public key.
     """
 
     @property
@@ -221,8 +225,9 @@ class Results(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One journaled step. `data` is the product of the step, `notes` are small facts about it, `events`
-    its audit events.
+    """One journaled step.
+
+    `data` is the product of the step, `notes` are small facts about it, `events` its audit events.
     """
 
     number: int

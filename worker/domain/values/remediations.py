@@ -79,8 +79,9 @@ class PastRemediation:
         )
 
     def matches(self, spec_hash: str) -> SpecMatch | None:
-        """Return how the present spec relates to it; None if that is unknown. A spec that is the same before
-        and after counts as before.
+        """Return how the present spec relates to it; None if that is unknown.
+
+        A spec that is the same before and after counts as before.
         """
         if spec_hash and spec_hash == self.pre_hash:
             return SpecMatch.BEFORE
@@ -92,8 +93,9 @@ class PastRemediation:
 
 
 def spec_drifted(assessment_reason: str) -> bool:
-    """True if the spec was changed while the effect was assessed. The reason may be `SpecDrift` or
-    `spec_drift`.
+    """True if the spec was changed while the effect was assessed.
+
+    The reason may be `SpecDrift` or `spec_drift`.
     """
     return assessment_reason.replace("_", "").casefold() == SPEC_DRIFT
 
@@ -111,8 +113,9 @@ class TrackRecord:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Remediations of a resource, in any order. `regression`: by the store, an earlier spec is in place
-    again.
+    """Remediations of a resource, in any order.
+
+    `regression`: by the store, an earlier spec is in place again.
     """
 
     remediations: tuple[PastRemediation, ...] = ()

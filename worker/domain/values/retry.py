@@ -14,8 +14,9 @@ from worker.domain.values.delays import (
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter. A request is not tried again later than `max_age_seconds` after
-    its first failed run.
+    """Exponential backoff with full jitter.
+
+    A request is not tried again later than `max_age_seconds` after its first failed run.
 
     The time it waited in the queue before that does not count.
     """

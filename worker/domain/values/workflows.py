@@ -146,8 +146,9 @@ class WorkflowPage:
 
 @dataclass(frozen=True, slots=True)
 class SelectionContext:
-    """The labels of an incident, which workflows are matched against. An empty string or sequence constrains
-    nothing.
+    """The labels of an incident, which workflows are matched against.
+
+    An empty string or sequence constrains nothing.
 
     `components` are (api_version, kind) of the target and its owner chain; an api_version may be empty. A
     detected label of None is unknown: its detection failed.

@@ -87,8 +87,9 @@ class Corroborator:
     budget: Budget = field(default_factory=Budget)
 
     async def judge(self, accepted: Accepted, evidence: EvidenceLog) -> Corroborated:
-        """Judge whether the cluster confirms the answer. Reads are added to the evidence. Never raises
-        ClusterError.
+        """Judge whether the cluster confirms the answer.
+
+        Reads are added to the evidence. Never raises ClusterError.
         """
         facts, claim = ClusterFacts(now=self.now), claim_of(accepted)
         investigator = Investigator(self.cluster, self.budget)
@@ -124,8 +125,9 @@ class Corroborator:
         return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
     async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
-        """Find causes by rules, for a result to which the model gave no answer. The likeliest cause comes
-        first.
+        """Find causes by rules, for a result to which the model gave no answer.
+
+        The likeliest cause comes first.
 
         Logs are read, too, because these causes only inform humans and confirm nothing. Never raises
         ClusterError.
@@ -187,8 +189,9 @@ def claim_of(accepted: Accepted) -> Claim:
 
 
 def _number(accepted: Accepted, word: str) -> int | None:
-    """The whole number of the only parameter whose name has the word. One that is left out has its
-    default.
+    """The whole number of the only parameter whose name has the word.
+
+    One that is left out has its default.
     """
     declared = accepted.workflow.parameters if accepted.workflow else ()
     values = {p.name: p.default for p in declared} | dict(accepted.parameters)

@@ -37,8 +37,9 @@ FIELDS = {
 def parameter_origins(
     accepted: Accepted, finding: Diagnosis | None, facts: ClusterFacts
 ) -> dict[str, ParameterOrigin]:
-    """The origin of each parameter. `finding` confirms the answer; without one, code has nothing to check
-    against.
+    """The origin of each parameter.
+
+    `finding` confirms the answer; without one, code has nothing to check against.
 
     A value equal to the catalog's default is the catalog's, whoever wrote it down. But a default that changes
     nothing for the better here, given or left out, is the model's choice: it chose the workflow.

@@ -47,8 +47,8 @@ class WorkflowFate(enum.StrEnum):
 
 
 class ApprovalRule(enum.StrEnum):
-    """Who decides about approval: the policy; the checks, to which the policy may add; or nobody, because
-    no workflow is proposed.
+    """Who decides about approval: the policy; the checks, to which the policy may add; or nobody, because no
+    workflow is proposed.
     """
 
     POLICY = "policy"
@@ -76,8 +76,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The content of the result. `detail` are sentences for a human. `is_actionable` is None when it was
-    not assessed.
+    """The content of the result.
+
+    `detail` are sentences for a human. `is_actionable` is None when it was not assessed.
     """
 
     status: Status

@@ -62,8 +62,9 @@ class Ingredients:
 
 
 def build(parts: Ingredients) -> analysis.AnalysisResult:
-    """Build the result. Raises pydantic's ValidationError when the parts contradict each other, which is a
-    bug.
+    """Build the result.
+
+    Raises pydantic's ValidationError when the parts contradict each other, which is a bug.
     """
     accepted, conclusion = parts.accepted, parts.conclusion
     last = parts.attempts[-1] if parts.attempts else None
@@ -150,9 +151,7 @@ def _evidence(items: Sequence[Evidence]) -> tuple[EvidenceItem, ...]:
 
 
 def _excerpt(item: Evidence, limit: int) -> str:
-    """At most `limit` bytes of the item's text: the end of a log, where the last words are, else the
-    start.
-    """
+    """At most `limit` bytes of the item's text: the end of a log, where the last words are, else the start."""
     said = make_visible(redact(item.body)).encode("utf-8", "replace")
     if len(said) <= limit:
         return said.decode()

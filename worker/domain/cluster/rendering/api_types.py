@@ -17,8 +17,9 @@ from worker.domain.values.objects import Manifest
 
 @dataclass(frozen=True, slots=True)
 class ApiType:
-    """`fields`: types of the values of fields, or of their elements. `defaults` and `dropped` need not be
-    shown.
+    """`fields`: types of the values of fields, or of their elements.
+
+    `defaults` and `dropped` need not be shown.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)

@@ -34,9 +34,7 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def bad_condition(condition: dict[str, Any]) -> bool:
-    """True if a condition reports trouble: a good condition that is not True, or a bad one that is not
-    False.
-    """
+    """True if a condition reports trouble: a good condition that is not True, or a bad one that is not False."""
     name, status = text(condition.get("type")).lower(), text(condition.get("status"))
     if text(condition.get("reason")) in EXPECTED:
         return False

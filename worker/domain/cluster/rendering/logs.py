@@ -63,8 +63,9 @@ def _clean(line: str) -> str:
 
 
 def matching(lines: list[str], wanted: str) -> list[str]:
-    """Lines that contain one of the texts of `a|b|c`, ignoring case. They are plain text, not patterns, so
-    the search is linear.
+    """Lines that contain one of the texts of `a|b|c`, ignoring case.
+
+    They are plain text, not patterns, so the search is linear.
     """
     needles = [part.strip().lower() for part in wanted.split("|") if part.strip()]
     return [line for line in lines if any(needle in line.lower() for needle in needles)]
@@ -78,8 +79,9 @@ class NoSuchPlace(Exception):  # noqa: N818 - a state of the log
 
 
 def between(lines: list[str], after: str, before: str) -> list[str]:
-    """The lines after the first place and before the last one. Each is a time or a text of a line; empty is
-    no bound.
+    """The lines after the first place and before the last one.
+
+    Each is a time or a text of a line; empty is no bound.
 
     `before` is looked for behind `after`. Raises NoSuchPlace for a text that no line holds.
     """
@@ -256,8 +258,9 @@ MAX_REDACTED = 48 * 1024  # characters that are redacted; the middle of longer l
 
 
 def redacted(lines: list[str]) -> list[str]:
-    """The lines without secrets, redacted as one text, because a key may span lines. The middle of very
-    long logs is dropped.
+    """The lines without secrets, redacted as one text, because a key may span lines.
+
+    The middle of very long logs is dropped.
     """
     bounded = _bounded(lines)
     return redact("\n".join(bounded)).split("\n") if bounded else []

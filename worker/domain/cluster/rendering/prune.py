@@ -66,8 +66,9 @@ MAX_ANNOTATION = 400  # characters
 
 
 def prune(manifest: Manifest) -> Manifest:
-    """A copy with the fields that a reader needs. Never raises, whatever the object contains; depth is
-    bounded.
+    """A copy with the fields that a reader needs.
+
+    Never raises, whatever the object contains; depth is bounded.
 
     Environment values that may be credentials and values under keys that name secrets are hidden. Values of
     Secrets are never passed on.

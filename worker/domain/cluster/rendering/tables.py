@@ -52,8 +52,9 @@ def render_table(
 
 
 def render_lines(items: Sequence[Manifest], max_tokens: int) -> Excerpt:
-    """The objects as compact JSON, one a line. One that is too long by itself is shrunk as `render_object`
-    does.
+    """The objects as compact JSON, one a line.
+
+    One that is too long by itself is shrunk as `render_object` does.
     """
     lines = [redact(render_object(item, max_tokens).body) for item in _failing_first(items)]
     kept = _that_fit(lines, max_tokens)

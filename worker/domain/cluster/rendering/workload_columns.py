@@ -1,6 +1,4 @@
-"""Table columns of Pods and workloads, and when one of them is unhealthy (Kubernetes API, apps/v1,
-batch/v1).
-"""
+"""Table columns of Pods and workloads, and when one of them is unhealthy (Kubernetes API, apps/v1, batch/v1)."""
 
 from __future__ import annotations
 

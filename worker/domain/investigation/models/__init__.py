@@ -1,3 +1,1 @@
-"""Asking models: fallbacks, circuit breakers, concurrency limits, retries, conversations that are too
-long.
-"""
+"""Asking models: fallbacks, circuit breakers, concurrency limits, retries, conversations that are too long."""

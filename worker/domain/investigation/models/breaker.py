@@ -34,8 +34,9 @@ class BreakerRule:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The state of one server. Times are of a monotonic clock; `why` is the error of a model that paused
-    it.
+    """The state of one server.
+
+    Times are of a monotonic clock; `why` is the error of a model that paused it.
     """
 
     failed: int = 0
@@ -68,8 +69,9 @@ def answered() -> Breaker:
 
 
 def failed(breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRule) -> Breaker:
-    """The state after a failed call. A provider that refuses a request works, so only its Retry-After is
-    kept.
+    """The state after a failed call.
+
+    A provider that refuses a request works, so only its Retry-After is kept.
     """
     if isinstance(error, GiveUp):
         if error.reason not in BLOCKING:
@@ -92,8 +94,9 @@ def unavailable(breaker: Breaker, now: float, rule: BreakerRule, after: float | 
 
 
 def _asked(breaker: Breaker, now: float, after: float | None) -> Breaker:
-    """The state during a pause that the server asks for. The longest pause may be too short, so one call
-    goes first.
+    """The state during a pause that the server asks for.
+
+    The longest pause may be too short, so one call goes first.
     """
     seconds = believed(after or 0.0)
     opened = max(breaker.opened, 1) if seconds >= LONGEST_RETRY_AFTER_SECONDS else breaker.opened

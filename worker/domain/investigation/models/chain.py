@@ -41,8 +41,9 @@ class ModelNotice:
 
 
 class ModelChain:
-    """Implements Model. `max_concurrent` bounds the concurrent calls of one provider, which is the part
-    before the colon.
+    """Implements Model.
+
+    `max_concurrent` bounds the concurrent calls of one provider, which is the part before the colon.
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class ModelChain:
         }
 
     def problem(self) -> str:
-        """Return why no model can be reached, as of the last calls; empty if one of them may answer. Rate
-        limits do not count.
+        """Return why no model can be reached, as of the last calls; empty if one of them may answer.
+
+        Rate limits do not count.
         """
         whys = [breaker.why for breaker in self._breakers]
         if any(why is None or why.reason is RetryReason.MODEL_RATE_LIMITED for why in whys):

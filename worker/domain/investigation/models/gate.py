@@ -12,8 +12,9 @@ MOST_URGENT = 0
 
 
 class ModelGate:
-    """Slots for calls. The waiting call with the smallest `urgency` number gets the next one; among equals,
-    the first.
+    """Slots for calls.
+
+    The waiting call with the smallest `urgency` number gets the next one; among equals, the first.
 
     A quarter of the slots, at least one of two or more, is reserved for the most urgent calls, so that long
     calls of others do not delay them.

@@ -52,8 +52,9 @@ class TryRule:
             raise GiveUp(GiveUpReason.MODEL_TRIES_USED_UP, message)
 
     def check_patience(self, waited: float, pause: float, error: Retry) -> None:
-        """Raise Retry, which ends the run, if the pause is too long to wait it out. `waited`: the pauses for
-        this reply so far.
+        """Raise Retry, which ends the run, if the pause is too long to wait it out.
+
+        `waited`: the pauses for this reply so far.
         """
         if waited + pause > self.patience_seconds:
             raise Retry(error.reason, error.message, pause, tried=error.tried) from error

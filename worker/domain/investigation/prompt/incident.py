@@ -122,8 +122,9 @@ def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str])
 
 
 def evidence_pack(facts: PromptFacts) -> str:
-    """The evidence gathered before the first call. Sources that failed are named as unknown, not as
-    absent.
+    """The evidence gathered before the first call.
+
+    Sources that failed are named as unknown, not as absent.
     """
     lines = ["## Evidence gathered so far"]
     lines += [fence(_clean(item), facts.fence_token) for item in facts.evidence]
@@ -152,8 +153,9 @@ def safety_section(context: SafetyContext | None, shown: Callable[[str, str], st
 
 
 def limits_of(context: SafetyContext, shown: Callable[[str, str], str]) -> Iterator[str]:
-    """The limits, each as a sentence that says what happens beyond it. `shown` bounds the names of
-    actions.
+    """The limits, each as a sentence that says what happens beyond it.
+
+    `shown` bounds the names of actions.
     """
 
     def actions(which: str, names: Iterable[str]) -> str:

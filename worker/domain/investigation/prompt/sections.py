@@ -82,8 +82,9 @@ def environment(
     *,
     told: bool,
 ) -> str:
-    """Detected characteristics in words. If `told`, also the labels of a workflow search as JSON (handoff,
-    section 4).
+    """Detected characteristics in words.
+
+    If `told`, also the labels of a workflow search as JSON (handoff, section 4).
     """
     lines = ["## Cluster Environment Characteristics (auto-detected for the signal's resource)"]
     lines += characteristics(labels)
@@ -102,8 +103,9 @@ def environment(
 
 
 def known_filters(labels: DetectedLabels | None) -> dict[str, bool | str]:
-    """Detected labels by their names in filters. What is unknown or has no value is left out: it filters
-    nothing.
+    """Detected labels by their names in filters.
+
+    What is unknown or has no value is left out: it filters nothing.
     """
     if labels is None:
         return {}
@@ -289,7 +291,8 @@ WORD = 128
 
 
 def word(text: str, limit: int = WORD) -> str:
-    """The text as it may stand in a line of the prompt. What is far longer is cut before it is searched for
-    secrets.
+    """The text as it may stand in a line of the prompt.
+
+    What is far longer is cut before it is searched for secrets.
     """
     return one_line(redact(text[: 16 * WORD]), limit)

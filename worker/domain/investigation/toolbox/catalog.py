@@ -109,8 +109,9 @@ class GetWorkflow(Arguments):
 
 
 class SearchWorkflowCatalog(Arguments):
-    """Arguments of search_workflow_catalog. The model is not asked for what code knows; what it gives is
-    checked.
+    """Arguments of search_workflow_catalog.
+
+    The model is not asked for what code knows; what it gives is checked.
     """
 
     query: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(description=FORM)
@@ -230,16 +231,18 @@ def _action(found: ActionSummary) -> dict[str, Any]:
 
 
 def _summary(found: Workflow) -> dict[str, Any]:
-    """A workflow in a list. Required parameters end with `*`; those that name the target are left out: code
-    fills them in.
+    """A workflow in a list.
+
+    Required parameters end with `*`; those that name the target are left out: code fills them in.
     """
     named = [f"{p.name}{'*' if p.required else ''}" for p in found.parameters if target_part(p.name) is None]
     return compact({name: getattr(found, name) for name in SUMMARY} | {"parameters": named})
 
 
 def _to_give(run: ToolContext, found: Workflow) -> tuple[Parameter, ...]:
-    """The parameters that have to be given. Code fills in those that name the target, unless it is another
-    object.
+    """The parameters that have to be given.
+
+    Code fills in those that name the target, unless it is another object.
     """
     own = run.target is None or acts_on_one_of(found, run.target.chain)
     filled = own and not run.for_agents

@@ -150,9 +150,7 @@ async def get_events(run: ToolContext, asked: GetEvents) -> ToolOutput:
 
 
 async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> ToolOutput:
-    """Owner chain, detected labels and past remediations of an object; it becomes the target of the
-    choice.
-    """
+    """Owner chain, detected labels and past remediations of an object; it becomes the target of the choice."""
     if is_secret(asked.kind):
         ref = ObjectRef("Secret", asked.name, asked.namespace, "v1")
         chain = OwnerChain((ref,), (None,), exists=None, note=NO_SECRETS)

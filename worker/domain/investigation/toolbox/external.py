@@ -27,8 +27,10 @@ from worker.domain.values.tokens import fits
 
 MAX_TOOLS = 16
 SPEC_TOKENS = 200
-"""The tokens for one tool; its description and its schema get half each. All tools together cost at most
-3,200 tokens."""
+"""The tokens for one tool; its description and its schema get half each.
+
+All tools together cost at most 3,200 tokens.
+"""
 MAX_DESCRIPTION = 300  # characters
 MAX_ARGUMENTS = 4_000  # characters of JSON
 MAX_DEPTH = 8
@@ -81,8 +83,9 @@ def _defined(external: ExternalTools, tool: ExternalTool) -> ToolDef:
 
 
 async def _call(external: ExternalTools, tool: ExternalTool, asked: ExternalArguments) -> ToolOutput:
-    """Call the tool. Secrets are removed from the arguments, wherever the model got them; the answer is
-    cut.
+    """Call the tool.
+
+    Secrets are removed from the arguments, wherever the model got them; the answer is cut.
     """
     server, name = tool.server, tool.name
     arguments = redact_json(asked.root)
@@ -148,8 +151,9 @@ def _children(value: Any) -> Sequence[Any]:
 
 
 def plain_schema(schema: Mapping[str, Any], depth: int, *, described: bool) -> dict[str, Any]:
-    """The first `depth` levels of the schema of an object. Omitted parts are unconstrained, because the
-    server validates.
+    """The first `depth` levels of the schema of an object.
+
+    Omitted parts are unconstrained, because the server validates.
     """
     definitions = schema.get("$defs")
     known = definitions if isinstance(definitions, Mapping) else {}

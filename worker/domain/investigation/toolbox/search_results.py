@@ -19,8 +19,9 @@ NEAR_SPELLINGS = 3
 def shown_search(
     query: SearchQuery, page: SearchPage, notes: Sequence[str], signal_types: Sequence[str]
 ) -> dict[str, Any]:
-    """The result of a search. Parameters are shortened, then results are left out, until it fits into the
-    budget.
+    """The result of a search.
+
+    Parameters are shortened, then results are left out, until it fits into the budget.
     """
     if not page.matches:
         return _nothing(query, page, notes, signal_types)

@@ -53,8 +53,9 @@ def _priority(value: str) -> str:
 
 
 class Circumstances(Arguments):
-    """Facts about the incident that a caller may add to the arguments of a catalog tool. Missing ones
-    constrain nothing.
+    """Facts about the incident that a caller may add to the arguments of a catalog tool.
+
+    Missing ones constrain nothing.
     """
 
     environment: Annotated[Word, AfterValidator(_environment)] = Field(
@@ -98,8 +99,9 @@ CIRCUMSTANCES = frozenset(Circumstances.model_fields)
 
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
-    """`body` is JSON unless it was cut or begins with `error: `. `note` says what was covered and what was
-    left out.
+    """`body` is JSON unless it was cut or begins with `error: `.
+
+    `note` says what was covered and what was left out.
     """
 
     body: str
@@ -144,8 +146,10 @@ class ServedTools:
 
 
 def _of_secret(arguments: Mapping[str, Any]) -> bool:
-    """True if the arguments name a Secret. Its context would be empty, because nothing about a Secret is
-    read, not even its existence. Only the worker's own model may name a missing Secret as the target.
+    """True if the arguments name a Secret.
+
+    Its context would be empty, because nothing about a Secret is read, not even its existence. Only the
+    worker's own model may name a missing Secret as the target.
     """
     kind = arguments.get("kind")
     return isinstance(kind, str) and is_secret(kind)
@@ -153,6 +157,7 @@ def _of_secret(arguments: Mapping[str, Any]) -> bool:
 
 def _parameters(tool: ToolDef) -> Mapping[str, Any]:
     """The schema of the tool's own arguments and, for tools that choose workflows, of the circumstances.
+
     Other arguments are rejected.
     """
     own = compact_schema(tool.arguments)

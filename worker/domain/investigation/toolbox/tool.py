@@ -32,8 +32,10 @@ from worker.domain.values.workflow_search import Target
 from worker.domain.values.workflows import SelectionContext
 
 RESULT_TOKENS = 1_800
-"""Budget of one tool result without its fence (2,000 tokens with it). Tools render within it; the toolbox cuts
-what is longer."""
+"""Budget of one tool result without its fence (2,000 tokens with it).
+
+Tools render within it; the toolbox cuts what is longer.
+"""
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=253)]
 Word = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
 Expression = Annotated[str, StringConstraints(strip_whitespace=True, max_length=1000)]
@@ -130,8 +132,9 @@ def aliased(*names: str, description: str = "") -> Any:
 
 
 class Arguments(NullIsAbsent):
-    """The arguments of a tool. Undeclared ones are rejected, because a filter must never be ignored
-    silently.
+    """The arguments of a tool.
+
+    Undeclared ones are rejected, because a filter must never be ignored silently.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -36,7 +36,8 @@ from worker.domain.values.workflow_search import Target
 DEADLINE_SECONDS = 20.0
 MAX_ALIKE = 5
 """How many calls of one tool about one object may differ only in how much is shown; further ones are
-rejected."""
+rejected.
+"""
 MAX_ERROR = 1200  # characters
 SAME_CALL = "(the same call as before, the same answer: {id}; nothing new will come of it)"
 LEAST_REPEATED = 160
@@ -63,8 +64,9 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The treatment of one call: rejected with a text, answered from memory, or run. `tool` is None if it
-    is unknown.
+    """The treatment of one call: rejected with a text, answered from memory, or run.
+
+    `tool` is None if it is unknown.
     """
 
     call: ToolCall

@@ -68,7 +68,8 @@ REFERRING = _words(
     " wrong"
 )
 """Words that make `secret` the name of an object or of a fault: `existingSecret`, `imagePullSecret`,
-`refused_credentials`."""
+`refused_credentials`.
+"""
 
 NO_PASSWORD = _words("bypass compass encompass multipass overpass surpass trespass underpass")
 """Words that end like `storepass` but name no secrets."""
@@ -148,8 +149,8 @@ def mark_of(kind: str) -> str:
 
 
 def is_no_secret(value: str, kind: str) -> bool:
-    """True if the value of a secret key is not a secret itself: empty, a mask, a reference, a file, the
-    name of an object.
+    """True if the value of a secret key is not a secret itself: empty, a mask, a reference, a file, the name
+    of an object.
     """
     text = value.strip()
     low = text.lower()
@@ -167,8 +168,8 @@ def is_prose(value: str) -> bool:
 
 
 def is_statement(line: str) -> bool:
-    """True if a line continues like a sentence about a thing: `secrets is forbidden`, `serviceaccounts
-    "api" not found`.
+    """True if a line continues like a sentence about a thing: `secrets is forbidden`, `serviceaccounts "api"
+    not found`.
     """
     words = STATEMENT.match(line)
     return words is not None and any(word and word.lower() in PROSE for word in words.groups())
@@ -181,18 +182,14 @@ def _names_an_object(text: str) -> bool:
 
 
 def looks_like_object_name(text: str) -> bool:
-    """True if text reads like `registry-credentials` or `shop/db-auth`: words joined by hyphens, few
-    digits.
-    """
+    """True if text reads like `registry-credentials` or `shop/db-auth`: words joined by hyphens, few digits."""
     if UUID.fullmatch(text) or not OBJECT_NAME.fullmatch(text):
         return False
     return sum(c.isdigit() for c in text) * 3 <= len(text)
 
 
 def looks_random(text: str) -> bool:
-    """True if text mixes upper case, lower case and digits as no Kubernetes name does (those are lower
-    case).
-    """
+    """True if text mixes upper case, lower case and digits as no Kubernetes name does (those are lower case)."""
     if len(text) < 10 or text.isalpha() or text.islower() or text.isupper():
         return False
     return (

@@ -80,10 +80,12 @@ BARE = re.compile(
     r"|\\(?![nrt\"'])|[(\[{](?=\S))+)"
 )
 """Atomic groups here and elsewhere: before Python 3.11.5 a possessive repeat of a group that backtracks
-matches wrongly."""
+matches wrongly.
+"""
 JSON_VALUE = re.compile(r"(?P<bare>[^\s\"'`,{}\[\]]++)(?=[ \t]*+(?:[,}\]\n]|\Z))|[{\[]")
 """After a quoted key, JSON defines the end of a bare value; the content of a structure is examined
-separately."""
+separately.
+"""
 AFTER_QUOTE = frozenset(" \t\r\n,;:}])>&|\\.\"'`")
 CREDENTIALS = re.compile(r"(?:(?:bearer|basic|token|apikey|negotiate)[ \t]+)?", re.IGNORECASE)
 BLOCK = re.compile(r"(?:![\w!]++[ \t]++)?(?:[|>][+-]?\d?[+-]?)?[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)")

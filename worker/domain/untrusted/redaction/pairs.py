@@ -38,8 +38,9 @@ MAX_KEYS = 32
 
 @dataclass(frozen=True, slots=True)
 class SecretKeys:
-    """The keys of one text that may name a secret: by hint, with every digit as 0. `leads` precede the
-    keys that need one.
+    """The keys of one text that may name a secret: by hint, with every digit as 0.
+
+    `leads` precede the keys that need one.
     """
 
     by_hint: Mapping[str, set[str]]
@@ -79,8 +80,9 @@ class SecretKeys:
 
 
 def mask_pairs(text: str, words: str) -> str:
-    """The text with the values of secret keys replaced by `[REDACTED:kind]`. `words` are its
-    `distinct_words`.
+    """The text with the values of secret keys replaced by `[REDACTED:kind]`.
+
+    `words` are its `distinct_words`.
     """
     if keys := SecretKeys.of(words):
         lines = keys.lines(text)
@@ -130,8 +132,9 @@ def mask_with(form: Form, text: str, lines: Sequence[Span]) -> str:
 
 
 def _secrets(form: Form, text: str, lines: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
-    """Yield the places of the values of keys in these lines, and their replacements. Values may span
-    lines.
+    """Yield the places of the values of keys in these lines, and their replacements.
+
+    Values may span lines.
     """
     position, search = 0, form.pattern.search
     for first, last in lines:
@@ -336,8 +339,9 @@ def _states_something(value: str, kind: str, match: re.Match[str]) -> bool:
 
 
 def _mask_cell(match: re.Match[str]) -> str:
-    """The masked cell beside one that names a secret, in a table. A plain word there is the head of a
-    column.
+    """The masked cell beside one that names a secret, in a table.
+
+    A plain word there is the head of a column.
     """
     value, kind = match["value"], secret_kind(match["key"])
     plain = value.isalpha() or " " in value

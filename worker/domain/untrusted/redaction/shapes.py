@@ -61,8 +61,9 @@ class Shape:
 
 
 def _is_bearer(token: str) -> bool:
-    """True for a token, which has digits or mixed case or is long. `Bearer authentication failed` is a
-    sentence.
+    """True for a token, which has digits or mixed case or is long.
+
+    `Bearer authentication failed` is a sentence.
     """
     if token.startswith(("realm=", "error=", "scope=", "service=")):
         return False

@@ -47,9 +47,7 @@ def lines_with(text: str, needles: Iterable[str | re.Pattern[str]]) -> list[Span
 
 
 def ends_of(text: str, words: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Each of the words, with every digit as 0, and where it ends in the text, as often as it occurs
-    there.
-    """
+    """Each of the words, with every digit as 0, and where it ends in the text, as often as it occurs there."""
     read = with_zeros(text)
     for word in words:
         at = read.find(word)

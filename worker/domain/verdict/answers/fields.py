@@ -40,8 +40,8 @@ OBJECTS: Final = frozenset({
 })  # fmt: skip
 """Fields that hold objects, or lists of objects."""
 VALUES: Final = frozenset({"parameters", "params", "contributingfactors", "warnings"})
-"""Fields that hold an object or a list whose items are left as they are: a parameter may be a text of
-JSON."""
+"""Fields that hold an object or a list whose items are left as they are: a parameter may be a text of JSON.
+"""
 
 
 class Contradiction(Exception):  # noqa: N818 - a state of the answer
@@ -94,8 +94,9 @@ class Fields:
         return any(name in self._values for name in names)
 
     def get(self, *names: str) -> Any:
-        """The first value that is not null. Raises Contradiction when one key is there twice with different
-        values.
+        """The first value that is not null.
+
+        Raises Contradiction when one key is there twice with different values.
         """
         for name in names:
             value = self._agreed(self._values.get(name, []))

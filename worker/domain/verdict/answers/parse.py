@@ -1,5 +1,6 @@
-"""Reads a model's final answer: what it submitted through the tool, else its text. Tolerant about form, never
-about content.
+"""Reads a model's final answer: what it submitted through the tool, else its text.
+
+Tolerant about form, never about content.
 
 `parse_answer` accepts every shape that models really write and maps it onto one type. It never invents a
 value and never chooses between two: a truncated object, two different answers, or two values for one key are
@@ -134,8 +135,9 @@ def _read(text: str, *, only_whole: bool = False) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """An answer or a part of one, at `spans` in the text. `inner_prose` is text around it in the string it
-    was read from.
+    """An answer or a part of one, at `spans` in the text.
+
+    `inner_prose` is text around it in the string it was read from.
     """
 
     value: Mapping[str, Any]
@@ -164,8 +166,9 @@ def _the_answer(text: str, seen: Scan) -> _Part | None:
 
 
 def _one_answer(parts: list[_Part]) -> _Part | None:
-    """The one whole answer among the parts; None if there is none. Raises Contradiction when they say
-    different things.
+    """The one whole answer among the parts; None if there is none.
+
+    Raises Contradiction when they say different things.
     """
     whole = [part for part in parts if part.shape is AnswerShape.ANSWER]
     if not whole:

@@ -53,8 +53,9 @@ _IN_BRACKETS = re.compile(r"[(\[]\s*(?:see\s+)?E[0-9]{1,6}(?:(?:\s*[,;&]\s*|\s+a
 
 
 class AnswerShape(enum.Enum):
-    """The kind of an object. FRAGMENT names a workflow without a root cause; UNDECIDED has a cause and no
-    choice.
+    """The kind of an object.
+
+    FRAGMENT names a workflow without a root cause; UNDECIDED has a cause and no choice.
     """
 
     ANSWER = enum.auto()

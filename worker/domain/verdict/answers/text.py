@@ -68,8 +68,9 @@ _AFTER_JSON = re.compile(r"[ \t]*\)?;?(?:\s*(?:`{3,}|~{3,})[ \t]*(?=\n|$)|\s*</\
 
 @dataclass(frozen=True, slots=True)
 class JsonInText:
-    """A value in the text, from `start` to `end`. `label` is the text since the value before it, or the end
-    of that text.
+    """A value in the text, from `start` to `end`.
+
+    `label` is the text since the value before it, or the end of that text.
 
     `loose` names the ways in which it was not strict JSON.
     """
@@ -166,9 +167,7 @@ def stated_in_lines(text: str, seen: Scan) -> Iterator[tuple[str, Any]]:
 
 
 def _heading(line: str) -> tuple[str, str]:
-    """The field that a heading names, and the text behind it on the line; empty when the line is no
-    heading.
-    """
+    """The field that a heading names, and the text behind it on the line; empty when the line is no heading."""
     line = line[:MAX_LINE_CHARS]
     match = _HEADING.match(line) or _TAG.match(line.lstrip())
     if match is None:
@@ -211,8 +210,9 @@ class _Scanner:
                 position = self._read(mark)
 
     def _skip_thought(self, mark: re.Match[str]) -> int:
-        """Go to the end of the thought. A thinking tag that is never closed makes the rest of the text a
-        thought.
+        """Go to the end of the thought.
+
+        A thinking tag that is never closed makes the rest of the text a thought.
         """
         position = mark.end()
         while (end := _MARK.search(self.text, position)) and end.lastgroup != "thought_end":

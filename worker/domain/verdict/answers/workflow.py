@@ -1,6 +1,4 @@
-"""The workflow that an answer chose (an object, a flat id, or the best of a ranked list), and its
-parameters.
-"""
+"""The workflow that an answer chose (an object, a flat id, or the best of a ranked list), and its parameters."""
 
 from __future__ import annotations
 
@@ -152,8 +150,9 @@ def _ranked(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
 
 
 def _first_action(actions: list[Fields], root: Fields, reading: Reading) -> AnsweredChoice:
-    """The action with the lowest `priority`, or the first one where none is ranked. The catalog decides what
-    it stands for.
+    """The action with the lowest `priority`, or the first one where none is ranked.
+
+    The catalog decides what it stands for.
     """
     ranks = [_whole(action.get("priority", "rank")) for action in actions]
     stated = [rank for rank in ranks if rank is not None]

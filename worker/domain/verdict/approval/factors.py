@@ -19,8 +19,9 @@ DETAIL_CHARS = 300
 
 
 class FactorCode(enum.StrEnum):
-    """Why a human must approve, with the sentence that an approver reads. `{detail}` is the detail of the
-    factor.
+    """Why a human must approve, with the sentence that an approver reads.
+
+    `{detail}` is the detail of the factor.
     """
 
     sentence: str

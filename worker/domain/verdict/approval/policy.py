@@ -182,8 +182,10 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
 
 
 def _risk_level(declared: str, estimated: str) -> str:
-    """The higher of both. A low estimate of the model alone does not count, because it would let a
-    workflow pass by the model's word.
+    """The higher of both.
+
+    A low estimate of the model alone does not count, because it would let a workflow pass by the model's
+    word.
     """
     if not declared and estimated == "low":
         return ""

@@ -58,8 +58,9 @@ def safety_decision(values: Mapping[str, Any], action: str) -> Approval:
 
 
 def strictest(decisions: Sequence[Approval]) -> Approval:
-    """All decisions as one: approval is required if one of them requires it. Raises NoDecision if there is
-    none.
+    """All decisions as one: approval is required if one of them requires it.
+
+    Raises NoDecision if there is none.
     """
     if not decisions:
         raise NoDecision("no rule of the policy was evaluated")

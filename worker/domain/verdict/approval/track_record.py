@@ -34,8 +34,9 @@ class Effect(enum.Enum):
 
 
 class _StoredResult(BaseModel):
-    """The fields that are read of a stored result; a newer version may have more. Without a workflow,
-    `workflow_id` is empty.
+    """The fields that are read of a stored result; a newer version may have more.
+
+    Without a workflow, `workflow_id` is empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -51,8 +52,9 @@ class _StoredResult(BaseModel):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ProposalGroup:
-    """The key by which proposals are counted. `action` is the action type, or the workflow id if that is
-    unknown.
+    """The key by which proposals are counted.
+
+    `action` is the action type, or the workflow id if that is unknown.
 
     `environment` is empty in results of earlier versions, `corroboration` where nothing was checked.
     """

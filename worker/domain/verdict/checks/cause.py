@@ -43,8 +43,9 @@ def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
 
 
 def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) -> str:
-    """Check the signal type. Returns its canonical spelling; empty if the answer gives none, or it cannot be
-    told.
+    """Check the signal type.
+
+    Returns its canonical spelling; empty if the answer gives none, or it cannot be told.
 
     Besides the core values and those of the catalog, any reason that the cluster itself reports in the
     evidence is allowed.
@@ -62,8 +63,9 @@ def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) 
 
 
 def check_affected(answer: Answer, facts: VerdictFacts, report: CheckReport) -> ResolvedObject | None:
-    """Check that the affected object exists and was seen. Returns it, or None if it is unclear which
-    object is meant.
+    """Check that the affected object exists and was seen.
+
+    Returns it, or None if it is unclear which object is meant.
     """
     named = answer.affected_resource
     if named is None or not named.kind.strip() or not named.name.strip():
@@ -105,8 +107,9 @@ def _check_existence(affected: ResolvedObject, report: CheckReport) -> None:
 
 
 def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome | None:
-    """Check the investigation outcome against the known words and the choice. Returns it; None when
-    absent.
+    """Check the investigation outcome against the known words and the choice.
+
+    Returns it; None when absent.
     """
     word = answer.outcome.strip().lower().replace("-", "_").replace(" ", "_")
     word = OUTCOME_ALIASES.get(word, word)
@@ -125,8 +128,8 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
 
 
 def check_confidence(answer: Answer, outcome: InvestigationOutcome | None, report: CheckReport) -> None:
-    """Check that an answer that finds nothing to do states its confidence, because nobody else will look
-    at the incident.
+    """Check that an answer that finds nothing to do states its confidence, because nobody else will look at
+    the incident.
     """
     if answer.confidence is not None or any(p.path.endswith("confidence") for p in report.problems):
         return
@@ -179,9 +182,7 @@ def _own_doubts(accepted: Accepted) -> Iterator[str]:
 def _elsewhere(
     accepted: Accepted, affected: ResolvedObject | None, look: FirstLook, signal: ObjectRef
 ) -> Iterator[str]:
-    """Yield a doubt if the answer is about an object that has nothing to do with the resource of the
-    signal.
-    """
+    """Yield a doubt if the answer is about an object that has nothing to do with the resource of the signal."""
     owners = affected.chain if affected else ()
     related = any(accepted.affected.same_as(member) for member in (signal, *look.chain))
     if not related and not any(signal.same_as(owner) for owner in owners):

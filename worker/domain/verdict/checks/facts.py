@@ -40,8 +40,10 @@ from worker.domain.verdict.checks.targets import Existence, ResolvedObject, name
 
 MAX_ALTERNATIVES = 5
 LOOKED_FOR = ("pods", "events")
-"""Sources that the first look must have read. Without them the worker cannot tell whether anything is
-wrong."""
+"""Sources that the first look must have read.
+
+Without them the worker cannot tell whether anything is wrong.
+"""
 
 NO_SUCH_KIND = frozenset({ClusterReason.UNKNOWN_KIND, ClusterReason.BAD_REQUEST})
 """Reasons that are answers: the cluster serves no such kind, or the words name no kind or more than one."""
@@ -119,8 +121,9 @@ class FactFinder:
     """What `reported` and `signal_reasons` have found in each item so far."""
 
     async def facts_for(self, answer: Answer) -> VerdictFacts:
-        """Look up everything an answer is judged by. Never raises: what could not be read is part of the
-        facts.
+        """Look up everything an answer is judged by.
+
+        Never raises: what could not be read is part of the facts.
         """
         affected, chain, labels = await self._affected(answer.affected_resource)
         history = await self._history(answer, chain)

@@ -40,7 +40,8 @@ TARGET_PARAMETERS: Final = MappingProxyType(
     }
 )
 """Parameters that name the object a workflow acts on (Kubernaut workflow schema), and the part each one
-holds."""
+holds.
+"""
 NAMES_AN_OBJECT: Final = re.compile(
     r"(?:^|_)(?:NAME|NAMESPACE|NODE|POD|PVC|CLAIM|DEPLOYMENT|STATEFULSET|DAEMONSET|CONFIGMAP|SECRET|SERVICE)$"
 )
@@ -48,9 +49,7 @@ NAMES_AN_OBJECT: Final = re.compile(
 
 
 def spelling(name: str) -> str:
-    """A parameter name as TARGET_PARAMETERS spells it: `target_namespace` and `targetNamespace` are the
-    same.
-    """
+    """A parameter name as TARGET_PARAMETERS spells it: `target_namespace` and `targetNamespace` are the same."""
     flat = name.strip().replace("-", "_")
     return (flat if flat.isupper() else snake_case(flat)).upper()
 
@@ -118,8 +117,9 @@ class TargetChoice:
 
 
 def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
-    """The components that the workflow can act on; empty if it does not say. A list of kinds takes
-    precedence over its labels.
+    """The components that the workflow can act on; empty if it does not say.
+
+    A list of kinds takes precedence over its labels.
     """
     kind = workflow.parameter(KIND_PARAMETER)
     if kind is not None and kind.enum:
@@ -299,8 +299,9 @@ def _filled(
     chain: Sequence[ObjectRef],
     report: CheckReport,
 ) -> dict[str, Any]:
-    """The given parameters with every declared target parameter set. Undeclared target parameters are left
-    out.
+    """The given parameters with every declared target parameter set.
+
+    Undeclared target parameters are left out.
     """
     parameters = dict(given)
     for name, part in _target_names([*given, *(p.name for p in workflow.parameters)]):

@@ -118,8 +118,9 @@ def check_target(
 def check_fit(
     workflow: Workflow, context: SelectionContext, objects: Iterable[ObjectRef], report: CheckReport
 ) -> None:
-    """Check the labels of the workflow against the context. `objects` are the affected one, its owners, the
-    target.
+    """Check the labels of the workflow against the context.
+
+    `objects` are the affected one, its owners, the target.
     """
     final = replace(context, components=tuple((o.api_version, o.kind) for o in objects))
     for mismatch in mismatches(workflow, for_final_choice(final)):
@@ -228,8 +229,9 @@ def check_safety(
     answered_downtime_seconds: int | None,
     report: CheckReport,
 ) -> None:
-    """Check the workflow against the safety context. The model's downtime can only make the check
-    stricter.
+    """Check the workflow against the safety context.
+
+    The model's downtime can only make the check stricter.
     """
     if safety is None:
         return
