@@ -30,7 +30,7 @@ from schemas.subjects import Header, Lane, Subjects, request_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.intake.decode import Decoded, decode
-from worker.domain.values.errors import ReportedError, Unavailable
+from worker.domain.values.errors import ReportedError, Unavailable, system_message
 
 PUBLISH_SECONDS = 5.0
 DUPLICATE_WINDOW = timedelta(hours=1)
@@ -99,7 +99,9 @@ class RequestClient:
         except APIError as e:
             raise ReportedError(f"the server refused the request: {e.description} ({e.err_code})") from e
         except (TimeoutError, NatsError) as e:
-            raise ReportedError(f"the server did not confirm the request: {e!r}") from e
+            raise ReportedError(
+                f"the server did not confirm the request ({system_message(e)}); it may be stored: submit it again with the same remediation_id"
+            ) from e
         return Submitted(subject, ack.stream, ack.seq, bool(ack.duplicate), key)
 
     @asynccontextmanager
@@ -128,7 +130,9 @@ class RequestClient:
         try:
             return AnalysisResult.model_validate_json(message.data or b"")
         except ValidationError:
-            raise ReportedError(f"the result of {key} is of a newer version: update rca-worker") from None
+            raise ReportedError(
+                f"the result of {key} was written by a newer version: update rca-worker"
+            ) from None
 
     async def stored_rejection(self, sequence: int) -> ValidationFailure | None:
         """Return why the request with this sequence was rejected, if it was within the duplicate window.

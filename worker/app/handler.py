@@ -135,7 +135,7 @@ class RequestHandler:
         run = await self._look_up(accepted)
         if isinstance(run, Settlement):
             return
-        error = f"delivered {delivery.deliveries} times and never settled"
+        error = f"delivered {delivery.deliveries} times without being acknowledged"
         async with self._started(run, alone=False):
             try:
                 if done(run, RESULT):
@@ -198,7 +198,7 @@ class RequestHandler:
                 return retry(NOT_NOW_SECONDS)
             async with self._started(run, alone=how is RunMode.ISOLATED):
                 if how is RunMode.REFUSED or dead_letter_step(run.steps, message):
-                    error = f"the process died {counts.deaths} times with this request"
+                    error = f"the process died {counts.deaths} times while analysing this request"
                     return await self._closing.dead_letter(run, DeadLetterReason.PROCESS_DEATHS, error)
                 return await self._serve(run, counts)
 

@@ -114,7 +114,7 @@ class Operations:
         letter = await self.letter(letter_id)
         if self._subjects.parse_request(letter.origin_subject) is None:
             raise OperationError(
-                f"dead letter {letter_id} does not come from a subject of this prefix: {letter.origin_subject!r}"
+                f"dead letter {letter_id} comes from another prefix ({letter.origin_subject!r}): set RCA_NATS__PREFIX"
             )
         await self._letters.replay(letter)
         return letter

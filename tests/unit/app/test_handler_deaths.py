@@ -102,7 +102,7 @@ async def test_a_process_that_dies_while_it_buries_buries_once():
     assert "dead letter: process_deaths" == settled.reason
     assert first == rig.result
     [(letter, _)] = rig.world.events.dead_letters
-    assert ("the process died 4 times with this request", 5) == (letter.error, letter.deliveries)
+    assert ("the process died 4 times while analysing this request", 5) == (letter.error, letter.deliveries)
     assert 1 == sum(event.event_type == "response.failed" for event in rig.world.events.audits)
 
 

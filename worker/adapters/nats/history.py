@@ -103,7 +103,7 @@ class NatsHistory:
             if stored.body == body:
                 return
         raise HistoryUnavailable(
-            f"the history of {target} was changed by others at each of {WRITE_ATTEMPTS} attempts"
+            f"the history of {target} could not be written: others changed it during each of {WRITE_ATTEMPTS} attempts"
         )
 
     def _subject(self, target: ObjectRef) -> str:
@@ -121,10 +121,10 @@ class NatsHistory:
         try:
             entry = ENTRY.validate_json(stored.body)
         except ValidationError as error:
-            raise HistoryUnavailable(f"the history of {target} is not readable") from error
+            raise HistoryUnavailable(f"the history of {target} cannot be read: it is not valid") from error
         if entry.v != FORMAT:
             raise HistoryUnavailable(
-                f"the history of {target} has format {entry.v}, this version reads {FORMAT}"
+                f"the history of {target} has the format {entry.v}, but this version reads {FORMAT}"
             )
         return entry, stored.sequence
 

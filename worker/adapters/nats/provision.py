@@ -20,7 +20,7 @@ from nats.aio.client import Client
 
 from schemas.subjects import folded
 from worker.adapters.nats.layout import Config, Wanted
-from worker.domain.values.errors import ReportedError, Unavailable
+from worker.domain.values.errors import ReportedError, Unavailable, system_message
 from worker.domain.values.together import together
 
 MEBIBYTE = 1 << 20
@@ -245,7 +245,7 @@ class _Api:
                 if isinstance(e, _ApiError) and e.code != 503:
                     raise
                 if self._nc.is_closed or asyncio.get_running_loop().time() > end:
-                    raise Unavailable(f"$JS.API.{path}: {e!r}") from e
+                    raise Unavailable(f"$JS.API.{path}: {system_message(e)}") from e
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _ask(self, path: str, body: Config) -> Config:

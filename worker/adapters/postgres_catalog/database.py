@@ -194,6 +194,6 @@ async def _applied(connection: asyncpg.Connection) -> int:
     )
     if applied > NEWEST:
         raise CatalogUnavailable(
-            f"the database has tables of a newer version ({applied}, we know {NEWEST}): update rca-worker"
+            f"the database has tables of a newer version ({applied}; this version knows {NEWEST}): update rca-worker"
         )
     return applied

@@ -211,7 +211,7 @@ def _print(report: Report) -> None:
     again = f" ({report.republished:,} published again)" if report.republished else ""
     typer.echo(f"{events}{again} of {requests}; chains: {chains}")
     if report.checked_results is None:
-        typer.echo("results were not compared: a file of events has none")
+        typer.echo("results were not compared, because a file of events contains none")
     else:
         typer.echo(f"{counted(report.checked_results, 'stored result')} compared")
     signed = f"{report.signed:,} of {report.ends:,} final events"

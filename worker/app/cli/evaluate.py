@@ -314,7 +314,7 @@ def _print_comparison(
         typer.echo(f"{row.figure:{FIGURE_CHARS}}{told}  ({row.low:+,.4g} to {row.high:+,.4g})")
     if gaps:
         typer.echo(
-            f"{counted(gaps, 'question')} not recorded: the replays know less than the recorded analyses did"
+            f"{counted(gaps, 'question')} not recorded: the replays had fewer facts than the recorded analyses"
         )
     for name, why in failed.items():
         typer.echo(f"not replayed: {name}: {why}", err=True)

@@ -40,7 +40,7 @@ def new_tracer(variables: Mapping[str, str]) -> OtlpTracer:
     protocol = next((variables[name] for name in PROTOCOLS if variables.get(name)), "http/protobuf")
     if protocol != "http/protobuf":
         raise ConfigurationError(
-            f"{protocol} is not spoken: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, and the port for it (4318)"
+            f"the protocol {protocol} is not supported: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, and use its port (4318)"
         )
     try:
         from worker.adapters.otlp_tracer import OtlpTracer  # noqa: PLC0415 - an extra

@@ -137,25 +137,25 @@ def unit_vectors(rows: Any, count: int, dimensions: int = 0) -> list[Vector]:
     anything else.
     """
     if not isinstance(rows, Sequence) or len(rows) != count:
-        raise EmbedderUnavailable(f"the model did not give {count} vectors for {count} texts")
+        raise EmbedderUnavailable(f"the model did not return {count} vectors for {count} texts")
     found = [_unit(row) for row in rows]
     wrong = next((len(v) for v in found if len(v) != (dimensions or len(found[0]))), None)
     if wrong is not None:
         expected = dimensions or len(found[0])
-        raise EmbedderUnavailable(f"the model gave a vector of {wrong} numbers instead of {expected}")
+        raise EmbedderUnavailable(f"the model returned a vector of {wrong} numbers instead of {expected}")
     return found
 
 
 def _unit(row: Any) -> Vector:
     numbers = isinstance(row, Sequence) and all(type(n) in {int, float} for n in row)
     if not numbers or not 0 < len(row) <= MAX_DIMENSIONS:
-        raise EmbedderUnavailable("the model gave something other than a vector")
+        raise EmbedderUnavailable("the model returned something other than a vector")
     try:
         length = math.hypot(*row)
     except OverflowError:
         length = math.inf
     if not (math.isfinite(length) and length > MIN_LENGTH):
-        raise EmbedderUnavailable("the model gave a vector without a direction")
+        raise EmbedderUnavailable("the model returned a vector of length 0 or without a finite length")
     return tuple(n / length for n in row)
 
 

@@ -32,7 +32,7 @@ from worker.domain.verdict.verdict import Accepted, Verdict, actionable
 MAX_WORKFLOWS = 40
 CONFIRMED = "A second model that saw only structured facts chose the same object and the same workflow."
 OTHERWISE = (
-    "Text in the evidence reads like instructions, and a second model that did not see it chooses otherwise."
+    "Text in the evidence reads like instructions, and a second model, which did not see it, chose otherwise."
 )
 
 

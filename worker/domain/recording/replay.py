@@ -89,7 +89,7 @@ async def replay(bundle: Bundle, changes: Changes) -> Replayed:
     except (ValueError, JournalGap) as e:  # also of texts that are no Unicode
         raise BundleError(f"the bundle of {_shown(bundle)} cannot be replayed by this version: {e}") from e
     except (Retry, GiveUp) as e:
-        raise ReportedError(f"{_shown(bundle)}: the model gives no answer: {e.message}") from e
+        raise ReportedError(f"{_shown(bundle)}: the model does not answer: {e.message}") from e
     return Replayed(result, tuple(player.gaps), player.diverged)
 
 

@@ -96,7 +96,7 @@ class Corroborator:
         verdict = await investigator.conclude(facts, lambda known: corroborate(known, self.signal, claim))
         if verdict.confirmed and verdict.finding:
             futile = futile_parameter(accepted, verdict.finding, facts)
-            told = f"{verdict.reason} But the value of {futile} does not mend it."
+            told = f"{verdict.reason} However, the value of {futile} would not fix it."
             verdict = replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if futile else verdict
         ids = _keep(facts, evidence)
         return Corroborated(
@@ -161,8 +161,8 @@ def _not_settled(signal: ObjectRef, spoken_of: str, since: datetime | None, befo
     if since is None:
         return f"The status of {signal} does not show that {shown} is over."
     return (
-        f"The status of {signal} shows only since {stamp(since)} that {shown} is over; "
-        f"it must have done so since {stamp(before)}."
+        f"The status of {signal} has shown that {shown} is over only since {stamp(since)}; "
+        f"it must have shown this since {stamp(before)}."
     )
 
 
@@ -230,5 +230,5 @@ def _cause(finding: Diagnosis) -> DiagnosedCause:
 
 
 def _nothing_stated(signal: ObjectRef) -> DiagnosedCause:
-    told = f"No state that could be read of {signal}, or of the objects it depends on, shows a cause."
+    told = f"No readable state of {signal}, or of the objects it depends on, shows a cause."
     return DiagnosedCause(cause="none_stated", object=named(signal), summary=told)

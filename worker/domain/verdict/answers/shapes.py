@@ -180,7 +180,9 @@ def _no_surer(
     lowest = min((value for value in stated if value is not None), default=chosen.confidence)
     if lowest >= chosen.confidence:
         return chosen
-    reading.notes.append(f"the answer's own confidence {lowest:g} is lower than the workflow's: it was taken")
+    reading.notes.append(
+        f"the answer's own confidence {lowest:g} is lower than the workflow's: the lower one is used"
+    )
     return replace(chosen, confidence=lowest)
 
 

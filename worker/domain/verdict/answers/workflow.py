@@ -108,9 +108,7 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         return AnsweredChoice(stated=True, rationale=rationale)
     confidence = workflow.get(*_CONFIDENCE)
     if confidence is None and (confidence := root.get(*_CONFIDENCE)) is not None:
-        reading.notes.append(
-            "selected_workflow.confidence was missing: the answer's own confidence was taken"
-        )
+        reading.notes.append("selected_workflow.confidence was missing: the answer's own confidence is used")
     selected = AnsweredWorkflow(
         workflow_id=reading.name(workflow_id, f"{_PATH}.workflow_id"),
         confidence=reading.confidence(confidence, f"{_PATH}.confidence", ProblemKind.UNREADABLE),
@@ -162,7 +160,7 @@ def _first_action(actions: list[Fields], root: Fields, reading: Reading) -> Answ
     choice = _by_id(actions[first].get("action"), actions[first], root, reading)
     if choice.selected is None:
         return choice
-    reading.notes.append("the recommendations name actions: the one of the first rank was taken")
+    reading.notes.append("the recommendations name actions: the first one is used")
     return replace(choice, selected=replace(choice.selected, by_action=True))
 
 

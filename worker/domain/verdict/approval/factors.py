@@ -34,7 +34,7 @@ class FactorCode(enum.StrEnum):
         return member
 
     # The analysis
-    MODEL_ASKS_FOR_HUMAN = "model_asks_for_human", "The model itself asks for a human decision."
+    MODEL_ASKS_FOR_HUMAN = "model_asks_for_human", "The model asks for a human decision."
     LOW_CONFIDENCE = "low_confidence", "The confidence of {detail}."
     SEVERITY_UNKNOWN = "severity_unknown", "The severity could not be determined."
     SIGNAL_CONTEXT_UNREAD = (
@@ -43,7 +43,7 @@ class FactorCode(enum.StrEnum):
     )
     SIGNAL_TYPE_NOT_REPORTED = (
         "signal_type_not_reported",
-        "The answer says {detail}, but nothing that the cluster reports shows it.",
+        "The answer names the signal type {detail}, but nothing in the cluster reports it.",
     )
 
     # The affected resource
@@ -64,7 +64,7 @@ class FactorCode(enum.StrEnum):
     # The workflow and its target
     WORKFLOW_FOR_OTHER_SIGNAL = (
         "workflow_for_other_signal",
-        "The workflow is made for another signal type: {detail}.",
+        "The workflow is intended for another signal type: {detail}.",
     )
     WORKFLOW_LABEL_UNMET = (
         "workflow_label_unmet",
@@ -103,7 +103,7 @@ class FactorCode(enum.StrEnum):
 
     # Demands of the sender
     SAFETY_REQUIRES_APPROVAL = "safety_requires_approval", "The safety context requires approval."
-    SAFETY_DRY_RUN = "safety_dry_run", "The safety policy of the request is in dry-run mode."
+    SAFETY_DRY_RUN = "safety_dry_run", "The request sets its safety policy to dry-run mode."
     ACTION_NOT_ALLOWED = (
         "action_not_allowed",
         "The action {detail} is not among those that the safety context allows.",
@@ -119,7 +119,10 @@ class FactorCode(enum.StrEnum):
     # The policy
     POLICY_DECISION = "policy_decision", "{detail}"
     POLICY_FAILED = "policy_failed", "The approval policy could not be evaluated: {detail}."
-    POLICY_INPUT_CUT = "policy_input_cut", "The policy did not see everything, because a list was too long."
+    POLICY_INPUT_CUT = (
+        "policy_input_cut",
+        "The policy saw only part of its input, because a list was too long.",
+    )
 
     # The mode of the worker
     OBSERVE_MODE = "observe_mode", "The worker runs in observe mode: everything requires approval."

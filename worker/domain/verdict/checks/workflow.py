@@ -134,7 +134,7 @@ def check_fit(
         report.require_approval(FactorCode.WORKFLOW_LABEL_UNMET, label)
     if works_against_gitops(workflow, final):
         report.warnings.append(
-            f"The target is managed by GitOps, which may undo {workflow.workflow_id}: it is not made for that."
+            f"A GitOps tool manages the target and may undo {workflow.workflow_id}, which does not allow for that."
         )
 
 
