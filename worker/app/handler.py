@@ -32,10 +32,7 @@ from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
 from worker.domain.journal.run import Run, dead_letter_step
 from worker.domain.journal.steps import RELEASED, Counts, count, done, finished, is_overtaken, owner
-from worker.domain.values.delays import (
-    NOT_NOW_SECONDS,
-    RELEASE_PAUSE_SECONDS,
-)
+from worker.domain.values.delays import NOT_NOW_SECONDS, RELEASE_PAUSE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
     Halted,

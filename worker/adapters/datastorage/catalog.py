@@ -14,12 +14,7 @@ from typing import TypeVar
 
 import structlog
 
-from worker.adapters.datastorage.apis import (
-    ApiMissingError,
-    CatalogRecords,
-    PlaybooksApi,
-    WorkflowsApi,
-)
+from worker.adapters.datastorage.apis import ApiMissingError, CatalogRecords, PlaybooksApi, WorkflowsApi
 from worker.adapters.datastorage.client import DataStorageClient
 from worker.adapters.json_server import Exchange, RequestFailedError, ServerClient
 from worker.domain.catalog.in_memory import CatalogSnapshot

@@ -36,13 +36,7 @@ from worker.adapters.pydantic_ai.providers import (
 )
 from worker.adapters.pydantic_ai.replies import reply_of
 from worker.adapters.pydantic_ai.shortcuts import derived_once, without_retries
-from worker.domain.values.conversation import (
-    ModelRequest,
-    Reply,
-    ToolSpec,
-    Turn,
-    UserTurn,
-)
+from worker.domain.values.conversation import ModelRequest, Reply, ToolSpec, Turn, UserTurn
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
 UNBUILT = (

@@ -8,13 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from worker.app.cli.console import (
-    asynchronous,
-    listening_on,
-    progress,
-    session,
-    until_interrupted,
-)
+from worker.app.cli.console import asynchronous, listening_on, progress, session, until_interrupted
 
 if TYPE_CHECKING:
     from worker.app.settings.listeners import AlertmanagerSettings

@@ -12,14 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import (
-    AliasChoices,
-    AliasGenerator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-)
+from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from schemas.enrichment import snake_case

@@ -7,12 +7,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from worker.domain.cluster.changes import read_changes
-from worker.domain.cluster.events import (
-    Happening,
-    read_events,
-    read_events_around,
-    read_node_events,
-)
+from worker.domain.cluster.events import Happening, read_events, read_events_around, read_node_events
 from worker.domain.cluster.fields import dig, mapping, name_of, reference, text
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
 from worker.domain.cluster.pod_finding import get_optional

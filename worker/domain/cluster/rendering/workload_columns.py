@@ -6,17 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from worker.domain.cluster.fields import (
-    age,
-    dig,
-    mapping,
-    mappings,
-    meta,
-    owner_of,
-    sequence,
-    text,
-    whole,
-)
+from worker.domain.cluster.fields import age, dig, mapping, mappings, meta, owner_of, sequence, text, whole
 from worker.domain.cluster.pods import pod_ready, pod_reason, pod_restarts, pod_status
 from worker.domain.cluster.rendering.columns import bad_condition, conditions
 from worker.domain.values.objects import Manifest

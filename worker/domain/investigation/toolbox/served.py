@@ -21,13 +21,7 @@ from worker.domain.cluster.history import Lookback
 from worker.domain.cluster.kinds import is_secret
 from worker.domain.investigation.toolbox.catalog import NO_TARGET, SearchWorkflowCatalog
 from worker.domain.investigation.toolbox.cluster import GET_RESOURCE_CONTEXT
-from worker.domain.investigation.toolbox.tool import (
-    Arguments,
-    ToolContext,
-    ToolDef,
-    Word,
-    argument_problems,
-)
+from worker.domain.investigation.toolbox.tool import Arguments, ToolContext, ToolDef, Word, argument_problems
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog, make_visible
