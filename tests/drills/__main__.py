@@ -38,7 +38,7 @@ DRILLS = (
     ),
     Drill(
         "broker",
-        "nats-server kill -9 and restart x 10 under load",
+        "nats-server kill -9 and restart x 20 under load",
         "acknowledged lost 0",
         broker.broker_killed,
     ),
@@ -165,7 +165,7 @@ DRILLS = (
     Drill("garbage", "100,000 generated bodies", "crashes 0, each answered", garbage.generated_bodies),
     Drill(
         "leaders",
-        "three local servers, R3, leader killed 10 times",
+        "three local servers, R3, leader killed 20 times",
         "acknowledged lost 0, results 1 each",
         broker.leader_killed,
     ),

@@ -46,7 +46,7 @@ class Producer:
         return len(self._s.accepted)
 
 
-async def broker_killed(ground: Ground, *, kills: int = 10, pause_seconds: float = 3.0) -> Outcome:
+async def broker_killed(ground: Ground, *, kills: int = 20, pause_seconds: float = 3.0) -> Outcome:
     """SIGKILL of the only server while requests come in and results go out."""
     async with stage(ground, "broker", ack_wait_seconds=4.0, slots=6) as s:
         await s.plan(latency_seconds=0.2)
@@ -218,7 +218,7 @@ async def _advised(s: Stage, lane: JetStreamContext.PullSubscription, requests: 
     return len([m async for m in stream_messages(s.nc, s.subjects.dlq_stream, pattern)]) >= requests
 
 
-async def leader_killed(ground: Ground, *, kills: int = 10) -> Outcome:
+async def leader_killed(ground: Ground, *, kills: int = 20) -> Outcome:
     """Three servers, three copies; the leader of the queue or of the results is killed under load."""
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(three_servers(ground.directory / "three"))
