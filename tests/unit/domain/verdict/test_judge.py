@@ -333,6 +333,13 @@ def test_the_answers_own_downtime_counts_when_the_catalog_has_none():
     assert problems(slow, facts(safety=limit)) == [(FORBIDDEN, "selected_workflow.workflow_id")]
 
 
+def test_a_note_says_why_an_alternative_is_left_out():
+    names = ["no-such", *(f"known-{n}" for n in range(4)), "sixth"]
+    listed = answer(alternatives=tuple(map(AnsweredAlternative, names)))
+    notes = accepted(listed, facts(alternatives=frozenset(names[1:5]))).notes
+    assert [("no-such", True), ("sixth", False)] == [(note.split()[1], "catalog" in note) for note in notes]
+
+
 def test_only_known_alternatives_are_passed_on():
     listed = answer(
         alternatives=(

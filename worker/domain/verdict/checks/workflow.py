@@ -33,7 +33,7 @@ from worker.domain.values.workflows import (
 from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredWorkflow, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.evidence import is_reported
-from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
+from worker.domain.verdict.checks.facts import MAX_ALTERNATIVES, VerdictFacts, lookup_context
 from worker.domain.verdict.checks.parameters import check_values
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import (
@@ -182,10 +182,16 @@ def known_alternatives(
     """Alternatives that the catalog knows, without the chosen one: context for a human."""
     chosen = answer.selected_workflow.workflow_id if answer.selected_workflow else ""
     kept: dict[str, AnsweredAlternative] = {}
-    for alternative in answer.alternatives:
+    for place, alternative in enumerate(answer.alternatives):
         if alternative.workflow_id not in facts.alternatives:
             shown = one_line(alternative.workflow_id, SHOWN_CHARS)
-            report.notes.append(f"alternative {shown} was left out: it is not in the catalog or does not fit")
+            late = place >= MAX_ALTERNATIVES
+            why = (
+                f"only {MAX_ALTERNATIVES} are looked up"
+                if late
+                else "it is not in the catalog or does not fit"
+            )
+            report.notes.append(f"alternative {shown} was left out: {why}")
         elif alternative.workflow_id != chosen:
             kept.setdefault(alternative.workflow_id, alternative)
     return tuple(kept.values())
