@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -14,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from schemas.analysis import AnalysisResult
+from schemas.failure import DeadLetterReason, ValidationCode
 from worker.app.stream_watch import StreamFill
 from worker.domain.values.conversation import CallUsage
 
@@ -36,6 +38,11 @@ class WorkerMetrics:
             "rca_rejected_requests", "Rejected messages, by the kind that was expected", ["code", "message"]
         )
         self.dead_letters = counter("rca_dead_letters", "Dead letters", ["reason"])
+        for reason in DeadLetterReason:  # alerts see the first increase only if they have seen a zero
+            self.dead_letters.labels(reason)
+        for code, message in product(ValidationCode, ("request", "outcome")):
+            if not code.startswith("answer_"):
+                self.rejected.labels(code, message)
         self.retries = counter("rca_retries", "Runs that were postponed", ["reason"])
         self.factors = counter(
             "rca_approval_factors",

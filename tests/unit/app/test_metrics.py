@@ -13,6 +13,7 @@ from schemas.analysis import (
     CorroborationSource,
 )
 from schemas.evidence import EvidenceItem
+from schemas.failure import DeadLetterReason
 from schemas.usage import Usage
 from tests.fakes.messages import review_result
 from worker.app.metrics import WorkerMetrics
@@ -34,6 +35,14 @@ def test_a_result_is_counted_by_its_kind_and_status():
     for kind in ("incident", "recovery"):
         assert value(metrics, "rca_results_total", kind=kind, status="needs_human_review", reason=reason) == 1
         assert value(metrics, "rca_analysis_seconds_sum", kind=kind) == 12.5
+
+
+def test_alerts_see_the_first_dead_letter_and_the_first_rejected_message():
+    metrics = WorkerMetrics()
+    assert all(value(metrics, "rca_dead_letters_total", reason=reason) == 0 for reason in DeadLetterReason)
+    for message in ("request", "outcome"):
+        assert value(metrics, "rca_rejected_requests_total", code="schema", message=message) == 0
+    assert value(metrics, "rca_rejected_requests_total", code="answer_rca", message="request") is None
 
 
 def test_an_answer_of_a_model_is_counted_with_what_it_cost():
