@@ -121,9 +121,7 @@ async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exam
     yield _ok("nats", f"connected to {nc.connected_url.netloc if nc.connected_url else 'a server'}")
     if nc.max_payload < MIN_MAX_PAYLOAD:
         text = f"max_payload is {nc.max_payload:,} bytes: large results cannot be stored"
-        yield Examination(
-            "nats", Level.WARNING, text, "set max_payload: 2MB in the configuration of nats-server"
-        )
+        yield Examination("nats", Level.WARNING, text, "set max_payload: 2MB in the server's configuration")
     items = wanted_streams(settings)
     found, looked_at = await look(nc, items), datetime.now(UTC)
     for one in _streams(found):

@@ -75,9 +75,7 @@ def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tupl
     for key, target in want.items():
         current = have.get(key, type(target)())  # the server leaves out false, 0 and ""
         if isinstance(target, list):
-            if missing := set(target) - set(
-                current
-            ):  # add ours, keep theirs: a dropped subject strands messages
+            if missing := set(target) - set(current):  # a dropped subject would strand messages
                 changes[key] = sorted(set(current) | missing)
             if extra := set(current) - set(target):
                 drift.append(f"{key}: also has {sorted(extra)}")
@@ -222,10 +220,8 @@ class _Api:
                 return [*found, Difference(item.name, Action.DRIFT, f"{sorted(changes)} refused: {e}")]
         if changes:
             action = Action.UPDATED if apply else Action.WOULD_UPDATE
-            detail = ", ".join(
-                f"{key}: {have.get(key, 'not set')} -> {changes[key]}" for key in sorted(changes)
-            )
-            found.append(Difference(item.name, action, detail))
+            detail = (f"{key}: {have.get(key, 'not set')} -> {changes[key]}" for key in sorted(changes))
+            found.append(Difference(item.name, action, ", ".join(detail)))
         return found or [Difference(item.name, Action.SAME)]
 
     async def _create(self, item: Wanted, path: str) -> None:

@@ -237,9 +237,7 @@ def _safety(rules: Rules) -> Iterator[tuple[str, str]]:
             continue
         arguments = rules[name]
         if arguments not in {None, 1}:
-            raise PolicyUnusable(
-                f"data.{name} takes {arguments} arguments, but it must take one (the action)"
-            )
+            raise PolicyUnusable(f"data.{name} takes {arguments} arguments; it must take one (the action)")
         yield name, f"data.{name}(input.action)" if arguments else f"data.{name}"
 
 

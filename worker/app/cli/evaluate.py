@@ -306,15 +306,13 @@ def _print_comparison(
     rows: Sequence[Comparison], wanted: Alternative, pairs: int, gaps: int, failed: dict[str, str]
 ) -> None:
     changed = ", ".join(f"{name} {value}" for name, value in wanted.names.items()) or "nothing changed"
-    typer.echo(
-        f"{counted(pairs, 'recording')} as recorded, and with {changed}; 95 % intervals of the difference"
-    )
+    typer.echo(f"{counted(pairs, 'recording')} as recorded and with {changed}; 95 % intervals of differences")
     for row in rows:
         told = f"{row.recorded:12,.4g} {row.replayed:12,.4g} {row.difference:+12,.4g}"
         typer.echo(f"{row.figure:{FIGURE_CHARS}}{told}  ({row.low:+,.4g} to {row.high:+,.4g})")
     if gaps:
         typer.echo(
-            f"{counted(gaps, 'question')} not recorded: the replays had fewer facts than the recorded analyses"
+            f"{counted(gaps, 'question')} not recorded: the replays had fewer facts than the recordings"
         )
     for name, why in failed.items():
         typer.echo(f"not replayed: {name}: {why}", err=True)
