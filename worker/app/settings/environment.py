@@ -143,9 +143,7 @@ def documentation() -> list[tuple[str, str, str]]:
     for name, field in _fields():
         rows.append((name.variable, _shown(field.get_default()), " ".join((field.description or "").split())))
         if _is_secret(field):
-            rows.append(
-                (name.file_variable, "", f"File that holds `{name.field}`, in place of the variable.")
-            )
+            rows.append((name.file_variable, "", f"File that holds `{name.field}`, instead of the variable."))
     return rows
 
 
