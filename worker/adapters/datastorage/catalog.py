@@ -26,7 +26,6 @@ from worker.domain.values.workflow_search import SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowPage
 
 MAX_KEPT = 32
-EMBED_AGAIN_SECONDS = 30.0
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -111,20 +110,13 @@ class DataStorageCatalog(ServerClient):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_fresh(poll_seconds))
             if self._meaning:
-                tasks.create_task(self._keep_embedding(self._meaning, poll_seconds))
+                tasks.create_task(self._meaning.keep_embedding(poll_seconds, _ranked_by_words))
 
     async def _keep_fresh(self, poll_seconds: float) -> None:
         while True:
             with contextlib.suppress(CatalogUnavailable):  # `problem` says why
                 await self.actions(SelectionContext())
             await asyncio.sleep(poll_seconds)
-
-    async def _keep_embedding(self, meaning: MeaningRanking, poll_seconds: float) -> None:
-        while True:
-            before, done = meaning.problem, meaning.complete or await meaning.embed_missing()
-            if meaning.problem not in {"", before}:
-                log.warning("catalog_ranked_by_words", error=meaning.problem)
-            await asyncio.sleep(poll_seconds if done else EMBED_AGAIN_SECONDS)
 
     async def _snapshot(self, context: SelectionContext) -> CatalogSnapshot:
         if snapshot := self._fresh(context):
@@ -188,3 +180,7 @@ class DataStorageCatalog(ServerClient):
             self._left_out = "the catalog has no workflows"
         if self._left_out not in {"", before}:
             log.warning("catalog_incomplete", problem=self._left_out)
+
+
+def _ranked_by_words(problem: str) -> None:
+    log.warning("catalog_ranked_by_words", error=problem)

@@ -17,8 +17,6 @@ from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
-EMBED_AGAIN_SECONDS = 30.0
-
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -120,20 +118,13 @@ class FileCatalog:
             if self._directory:
                 tasks.create_task(self._follow_files(self._directory, poll_seconds))
             if self._meaning:
-                tasks.create_task(self._keep_embedding(poll_seconds))
+                tasks.create_task(self._meaning.keep_embedding(poll_seconds, _ranked_by_words))
 
     async def _follow_files(self, directory: Path, poll_seconds: float) -> None:
         before = self._tried
         while True:
             await asyncio.sleep(poll_seconds)
             before = await self._poll(directory, before)
-
-    async def _keep_embedding(self, poll_seconds: float) -> None:
-        while True:
-            before, done = self.meaning_problem, await self.embed_missing()
-            if self.meaning_problem not in {"", before}:
-                log.warning("catalog_ranked_by_words", error=self.meaning_problem)
-            await asyncio.sleep(poll_seconds if done else EMBED_AGAIN_SECONDS)
 
     async def _poll(self, directory: Path, before: Fingerprint | None) -> Fingerprint | None:
         try:
@@ -156,3 +147,7 @@ class FileCatalog:
             return
         self._serve(await asyncio.to_thread(CatalogSnapshot, contents.workflows.values(), contents.actions))
         log.info("catalog_reloaded", workflows=len(self))
+
+
+def _ranked_by_words(problem: str) -> None:
+    log.warning("catalog_ranked_by_words", error=problem)

@@ -27,7 +27,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"
 Text = Annotated[str, StringConstraints(max_length=8192)]
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
+    """Make a list of a text that was written in place of a list of one."""
     return [value] if isinstance(value, str) else value
 
 
@@ -53,7 +54,7 @@ def _both(name: str) -> AliasChoices:
     return AliasChoices(name, to_camel(name))
 
 
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=1, max_length=200)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(as_list), Field(min_length=1, max_length=200)]
 Labels = Annotated[dict[Name, Texts], BeforeValidator(_with_empty_text)]
 
 

@@ -38,6 +38,7 @@ MIN_LENGTH = 1e-6
 KEPT_QUERIES = 256
 BATCH = 16
 BATCH_SECONDS = 60.0
+EMBED_AGAIN_SECONDS = 30.0
 
 Vector = tuple[float, ...]
 Scores = Callable[[Sequence[str]], Mapping[str, float]]
@@ -256,6 +257,14 @@ class MeaningRanking:
             self._problem = str(error)
         self._arrange()
         return self.complete
+
+    async def keep_embedding(self, poll_seconds: float, warn: Callable[[str], object]) -> None:
+        """Embed new workflows until cancelled. `warn` receives each new problem."""
+        while True:
+            before, done = self.problem, self.complete or await self.embed_missing()
+            if self.problem not in {"", before}:
+                warn(self.problem)
+            await asyncio.sleep(poll_seconds if done else EMBED_AGAIN_SECONDS)
 
     async def scores(self, query: SearchQuery) -> Scores | None:
         """A function that gives the cosine by id; None if words have to rank."""

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from schemas.taxonomy import Severity, SignalType, normalize_severity
+from worker.domain.catalog.documents import as_list
 from worker.domain.catalog.search import FORM, BadQueryError, narrowed, parse_query, where_words
 from worker.domain.catalog.selection import signal_types_of
 from worker.domain.cluster.rendering.compact import render_value
@@ -66,12 +67,7 @@ def _as_object(value: Any) -> Any:
         return value
 
 
-def _as_list(value: Any) -> Any:
-    """Make a list of a value that a model wrote in place of a list of one."""
-    return [value] if isinstance(value, str) else value
-
-
-Values = Annotated[tuple[Word, ...], BeforeValidator(_as_list), Field(max_length=MAX_FILTERS)]
+Values = Annotated[tuple[Word, ...], BeforeValidator(as_list), Field(max_length=MAX_FILTERS)]
 
 
 LEVELS = [level.value for level in Severity if level is not Severity.UNKNOWN]
