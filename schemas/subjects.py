@@ -178,6 +178,11 @@ class Subjects:
         """Patterns of the result stream: a key has one token (incident) or two (recovery)."""
         return (self.result(RequestKind.INCIDENT, "*"), self.result(RequestKind.RECOVERY, "*.*"))
 
+    def key_of(self, subject: str) -> str:
+        """The request key in the subject of a result or of an outcome."""
+        kind, _, rest = subject.removeprefix(f"{self.prefix}.").partition(".")
+        return rest.partition(".")[2] if kind == "result" else rest
+
     def validation_request(self) -> str:
         """Where rejected messages are reported."""
         return f"{self.prefix}.validation.request"

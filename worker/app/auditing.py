@@ -169,8 +169,7 @@ class Auditing:
                 found[only] = _result(stored.body, stored.stored_at)
             return found
         async for message in archive.messages(await archive.extent(now)):
-            key = message.subject.removeprefix(f"{self._subjects.prefix}.result.").partition(".")[2]
-            found[key] = _result(message.body, message.stored_at)
+            found[self._subjects.key_of(message.subject)] = _result(message.body, message.stored_at)
         return found
 
     def _stream(self, stream: str) -> FencedStream:

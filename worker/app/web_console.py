@@ -93,7 +93,7 @@ class Console:
             async for message in self.results.messages(replace(extent, first=first)):
                 self.index.last_sequence = message.sequence
                 progress(message.sequence - first + 1, extent.last - first + 1)
-                key = message.subject.removeprefix(f"{self.subjects.prefix}.result.").partition(".")[2]
+                key = self.subjects.key_of(message.subject)
                 try:
                     self.index.add(key, AnalysisResult.model_validate_json(message.body))
                 except ValidationError:

@@ -21,7 +21,7 @@ from typing import Final
 import structlog
 
 from schemas.subjects import Subjects
-from worker.adapters.nats.stream import FencedStream, StoredMessage
+from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_info import StreamExtent
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import Clock
@@ -56,10 +56,10 @@ class OutcomeReader:
         if results.last < self._read_results or outcomes.last < self._read_outcomes:  # a recreated stream
             self._proposals, self._read_results, self._read_outcomes = Proposals(), 0, 0
         async for message in self._results.messages(self._unread(results, self._read_results)):
-            self._proposals.add_result(self._key(message, "result", levels=2), message.body)
+            self._proposals.add_result(self._subjects.key_of(message.subject), message.body)
             self._read_results = message.sequence
         async for message in self._outcomes.messages(self._unread(outcomes, self._read_outcomes)):
-            self._proposals.add_outcome(self._key(message, "outcome", levels=1), message.body)
+            self._proposals.add_outcome(self._subjects.key_of(message.subject), message.body)
             self._read_outcomes = message.sequence
         self._proposals.forget(results.kept_since, self._newest)
         return self._proposals
@@ -67,13 +67,6 @@ class OutcomeReader:
     def _unread(self, extent: StreamExtent, read: int) -> StreamExtent:
         newest = 1 if self._newest is None else extent.last - self._newest + 1
         return replace(extent, first=max(extent.first, read + 1, newest))
-
-    def _key(self, message: StoredMessage, kind: str, *, levels: int) -> str:
-        """The request key, which is what follows in the subject: `rca.result.<kind>.<key>`,
-        `rca.outcome.<key>`.
-        """
-        below = message.subject.removeprefix(f"{self._subjects.prefix}.{kind}.")
-        return below.split(".", levels - 1)[-1]
 
 
 class NatsTrackRecords:
