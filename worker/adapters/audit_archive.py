@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from worker.domain.audit.findings import AuditFinding, ChainProblem
+from worker.domain.audit.findings import AuditFinding, ChainProblem, of_stream
 from worker.domain.values.errors import ReportedError
 
 INDEX: Final = "index.jsonl"
@@ -123,22 +123,22 @@ class AuditArchive:
     def findings(self, head: str = "") -> Iterator[AuditFinding]:
         """Yield changes since the export. `head` was printed by an export and kept elsewhere."""
         if head and head not in self.heads:
-            yield _finding(ChainProblem.ARCHIVE_CHANGED, f"no line of {INDEX} has the hash {head[:80]}")
+            yield of_stream(ChainProblem.ARCHIVE_CHANGED, f"no line of {INDEX} has the hash {head[:80]}")
         last = dict[str, int]()
         for number, (part, body) in enumerate(self._bodies()):
             if part.prev != self.heads[number]:
-                yield _finding(
+                yield of_stream(
                     ChainProblem.ARCHIVE_CHANGED,
                     f"line {number + 1} of {INDEX} does not follow the one before",
                 )
             if _sha256(body) != part.sha256:
-                yield _finding(
+                yield of_stream(
                     ChainProblem.ARCHIVE_CHANGED, f"{part.file}: messages {part.first} to {part.last}"
                 )
             if part.first != (missing := last.get(part.kind, part.first - 1) + 1):
                 gone = f"messages {missing} to {part.first - 1} were deleted before they were exported"
                 detail = gone if part.first > missing else f"message {part.first} follows {missing - 1}"
-                yield _finding(ChainProblem.ARCHIVE_GAP, f"{part.kind}: {detail}")
+                yield of_stream(ChainProblem.ARCHIVE_GAP, f"{part.kind}: {detail}")
             last[part.kind] = part.last
 
     def _bodies(self) -> Iterator[tuple[Part, bytes]]:
@@ -164,7 +164,3 @@ def _write(file: BinaryIO, body: bytes) -> None:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _finding(problem: ChainProblem, detail: str) -> AuditFinding:
-    return AuditFinding("", "", 0, problem, detail)

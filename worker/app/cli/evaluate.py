@@ -193,37 +193,36 @@ class Score:
 
 def score(case: str, expected: Mapping[str, Any], result: AnalysisResult | None) -> Score:
     """Compare one result with the expected answer. None, no result at all, is right about nothing."""
+    from worker.domain.recording.compare import facts_of
+
     workflows = expected.get("workflows") or {}
     acceptable = set(workflows.get("acceptable") or [NONE])
-    chosen = result.selected_workflow if result else None
-    named = chosen.workflow_id if chosen else NONE
+    facts = facts_of(result) if result else {}
+    chosen = facts.get("workflow", "")
     resource = result.affected_resource if result else None
     target = (resource.kind.lower(), resource.namespace, resource.name) if resource else None
     best = _key(expected["affected_resource"])
     right = {best, *map(_key, expected.get("acceptable_affected_resources") or [])}
-    signal_type = result.root_cause_analysis.signal_type if result and result.root_cause_analysis else ""
-    usage = result.usage if result else None
+    signal_type = facts.get("cause", "")
     return Score(
         case=case,
         status=result.status if result else "no result",
-        affected_resource="/".join(p for p in (resource.kind, resource.namespace, resource.name) if p)
-        if resource
-        else "",
+        affected_resource=facts.get("target", ""),
         target_right=target in right,
         target_best=target == best,
         signal_type=signal_type,
         signal_type_right=signal_type
         in {expected.get("signal_type"), *(expected.get("acceptable_signal_types") or ())},
-        workflow="" if chosen is None else named,
-        workflow_acceptable=result is not None and named in acceptable,
+        workflow=chosen,
+        workflow_acceptable=result is not None and (chosen or NONE) in acceptable,
         workflow_required=NONE not in acceptable,
-        workflow_wrong=named in set(workflows.get("wrong") or []),
-        workflow_none=chosen is None,
+        workflow_wrong=(chosen or NONE) in set(workflows.get("wrong") or []),
+        workflow_none=not chosen,
         human_review=result is None or result.needs_human_review or result.approval.required,
-        llm_calls=usage.llm_calls if usage else 0,
-        tool_calls=usage.tool_calls if usage else 0,
-        input_tokens=usage.input_tokens if usage else 0,
-        wall_seconds=usage.wall_seconds if usage else 0.0,
+        llm_calls=facts.get("llm_calls", 0),
+        tool_calls=facts.get("tool_calls", 0),
+        input_tokens=facts.get("input_tokens", 0),
+        wall_seconds=result.usage.wall_seconds if result else 0.0,
     )
 
 

@@ -25,6 +25,7 @@ from worker.domain.audit.findings import (
     ChainStatus,
     Report,
     StoredResult,
+    of_stream,
 )
 from worker.domain.values.ports import SignatureCheck
 
@@ -283,24 +284,24 @@ def stream_findings(
     """
     yield from _configured(have.config, want)
     if have.deleted:
-        yield _finding(ChainProblem.STREAM_DELETED, f"{have.deleted} messages were deleted one by one")
+        yield of_stream(ChainProblem.STREAM_DELETED, f"{have.deleted} messages were deleted one by one")
     if detail := _emptied(have, max_age, now, archived):
-        yield _finding(ChainProblem.STREAM_EMPTIED, detail)
+        yield of_stream(ChainProblem.STREAM_EMPTIED, detail)
 
 
 def _configured(have: Mapping[str, Any], want: Mapping[str, Any]) -> Iterator[AuditFinding]:
     for what in FOREIGN:
         if have.get(what):
-            yield _finding(ChainProblem.STREAM_FEED, f"it has {what}: it stores messages of another stream")
+            yield of_stream(ChainProblem.STREAM_FEED, f"it has {what}: it stores messages of another stream")
     if other := sorted(set(have.get("subjects", ())) ^ set(want["subjects"])):
-        yield _finding(ChainProblem.STREAM_FEED, f"its subjects differ from the provisioned ones in {other}")
+        yield of_stream(ChainProblem.STREAM_FEED, f"its subjects differ from the provisioned ones in {other}")
     for limit in LIMITS:
         if _number(have.get(limit)) < _number(want.get(limit)):
             said = f"{limit} is {have[limit]}, provisioned is {want.get(limit, 'none')}"
-            yield _finding(ChainProblem.STREAM_LIMITS, f"{said}: events are deleted early")
+            yield of_stream(ChainProblem.STREAM_LIMITS, f"{said}: events are deleted early")
     for what in KEPT:
         if (value := have.get(what) or False) != (want.get(what) or False):
-            yield _finding(ChainProblem.STREAM_LIMITS, f"{what} is {value}: events can be deleted")
+            yield of_stream(ChainProblem.STREAM_LIMITS, f"{what} is {value}: events can be deleted")
 
 
 def _emptied(have: TrailStream, max_age: timedelta, now: datetime, archived: int) -> str:
@@ -317,7 +318,3 @@ def _emptied(have: TrailStream, max_age: timedelta, now: datetime, archived: int
 
 def _number(limit: Any) -> float:
     return float(limit) if isinstance(limit, int) and limit > 0 else float("inf")
-
-
-def _finding(problem: ChainProblem, detail: str) -> AuditFinding:
-    return AuditFinding("", "", 0, problem, detail)

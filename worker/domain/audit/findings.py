@@ -62,6 +62,11 @@ class AuditFinding:
     position: int = 0
 
 
+def of_stream(problem: ChainProblem, detail: str) -> AuditFinding:
+    """A finding about a whole stream or archive."""
+    return AuditFinding("", "", 0, problem, detail)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredResult:
     """A published result: the SHA-256 of its body, and whether it is the `failed` one of a dead letter."""
