@@ -63,6 +63,8 @@ EDITING = frozenset(
      R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER, R.RELAX_DISRUPTION_BUDGET, R.FIX_NETWORK_POLICY, R.FIX_SELECTOR, R.FIX_PORT}
 )  # fmt: skip
 """Remedies that change an object's spec or data. A GitOps tool reverts such changes."""
+SIZES = frozenset({R.INCREASE_MEMORY, R.INCREASE_CPU, R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER})
+"""Remedies of something too small, which need not have been larger before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def _unfit(offered: frozenset[Remedy], action: ProposedAction, finding: Diagnosi
     if gitops and offered & EDITING and not action.workflow.gitops_aware:
         return f"{name} edits what a GitOps tool puts back"
     if offered == {Remedy.REVERT_SOURCE}:
-        changed = gitops and finding.remedies & EDITING
+        changed = gitops and finding.remedies & (EDITING - SIZES)
         return "" if changed else "there is no change at a GitOps source to revert"
     if not offered & finding.remedies:
         return f"{name} does not act on {finding.cause}"

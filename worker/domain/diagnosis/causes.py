@@ -145,7 +145,8 @@ class Diagnosis:
     workload that suffers, a claim behind it. `remedies` are the kinds of action whose precondition holds in
     this state. `revision` is the one to roll back to, 0 when that is not known. `signals` are signal types
     that this state corresponds to, the best first. `reads` are the objects that the conclusion rests on,
-    `path` the steps from the signal's resource. `container` is the one that fails, if one does.
+    `path` the steps from the signal's resource. `container` is the one that fails, if one does, and `taint`
+    the key of the taint that keeps pods away.
     """
 
     cause: Cause
@@ -158,6 +159,7 @@ class Diagnosis:
     reads: tuple[ObjectRef, ...] = ()
     revision: int = 0
     container: str = ""
+    taint: str = ""
     basis: Basis = Basis.STATE
     path: tuple[Edge, ...] = field(default=())
 

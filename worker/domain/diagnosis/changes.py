@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from worker.domain.cluster.fields import dig, mapping, moment, name_of, reference, text
 from worker.domain.cluster.pods import containers, pod_failing
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.structure import (
@@ -86,16 +87,11 @@ def _half_way(manifest: Manifest, rollout: Rollout) -> bool:
 def _bad_rollout(
     facts: ClusterFacts, workload: ObjectRef, sick: Sequence[Manifest], rollout: Rollout
 ) -> Diagnosis:
+    pod, newest, signals = reference(sick[0]), reference(rollout.newest), observed(facts, workload, sick[0])
+    told = f"The pods of {workload} fail since its newest revision, which changed {rollout.told}; revision {rollout.revision} was available."
     return Diagnosis(
-        cause=Cause.BAD_ROLLOUT,
-        object=workload,
-        sentence=f"The pods of {workload} fail since its newest revision, which changed {rollout.told}; revision {rollout.revision} was available.",
-        strength=Strength.TIMED,
-        also=(reference(sick[0]), reference(rollout.newest)),
-        remedies=frozenset({Remedy.ROLL_BACK}),
-        signals=observed(facts, workload, sick[0]),
-        reads=(workload, reference(rollout.newest), reference(rollout.previous), reference(sick[0])),
-        revision=rollout.revision,
+        Cause.BAD_ROLLOUT, workload, told, Strength.TIMED, (pod, newest), frozenset({Remedy.ROLL_BACK}), signals,
+        (workload, newest, reference(rollout.previous), pod), rollout.revision,
     )  # fmt: skip
 
 
@@ -117,16 +113,11 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
     ]
     remedies = {Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE} if len(recent) == 1 else ()
     for found, when in recent:
-        yield Diagnosis(
-            cause=Cause.BAD_CONFIGURATION_CHANGE,
-            object=reference(found),
-            sentence=f"{reference(found)} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload} that uses it, and its pods fail since.",
-            strength=Strength.TIMED,
-            also=(workload,),
-            remedies=frozenset(remedies),
-            signals=observed(facts, workload, pod),
-            reads=(reference(found), reference(pod)),
-        )  # fmt: skip
+        ref, signals = reference(found), observed(facts, workload, pod)
+        told = f"{ref} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload} that uses it, and its pods fail since"
+        cause = Cause.BAD_CONFIGURATION_CHANGE
+        by_time = stated(cause, ref, told, remedies, signals, (workload,), Strength.TIMED)
+        yield replace(by_time, reads=(ref, reference(pod)))
 
 
 def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change: datetime) -> bool:
@@ -160,12 +151,8 @@ def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Mani
             if found is None or when is None or started is None or when <= started + SLACK:
                 continue
             if lately(facts, when):
+                told = f"The containers of {workload} started before {reference(found)} changed and still hold its former values."
                 yield Diagnosis(
-                    cause=Cause.STALE_CONFIGURATION,
-                    object=workload,
-                    sentence=f"The containers of {workload} started before {reference(found)} changed and still hold its former values.",
-                    strength=Strength.TIMED,
-                    also=(reference(pod),),
-                    remedies=frozenset({Remedy.RESTART}),
-                    reads=(reference(pod), reference(found)),
+                    Cause.STALE_CONFIGURATION, workload, told, Strength.TIMED, (reference(pod),),
+                    frozenset({Remedy.RESTART}), reads=(reference(pod), reference(found)),
                 )  # fmt: skip

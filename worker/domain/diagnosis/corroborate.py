@@ -6,12 +6,13 @@ import enum
 from dataclasses import dataclass, replace
 
 from worker.domain.cluster.changes import revision_number
-from worker.domain.cluster.fields import dig, name_of
+from worker.domain.cluster.fields import dig
+from worker.domain.cluster.pods import pod_failing, pod_restarts
 from worker.domain.diagnosis.actions import EDITING, ProposedAction, misfit, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Strength, named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.search import Searched, ambiguous, search, standing
-from worker.domain.diagnosis.structure import chain_of, gitops_managed, owner_of, revisions
+from worker.domain.diagnosis.structure import chain_of, gitops_managed, owner_of, pods_of, revisions
 from worker.domain.values.objects import ObjectRef
 
 
@@ -28,10 +29,11 @@ class Doubt(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of an answer: the object to blame, and the action to take, if any."""
+    """The claim of an answer: the object to blame, the action to take, if any, and the owner of a pod."""
 
     object: ObjectRef
     action: ProposedAction | None = None
+    owner: ObjectRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def corroborate(facts: ClusterFacts, signal: ObjectRef, claim: Claim) -> ClaimVe
     """Judge a claim by the findings that remain after a search from the signal's resource."""
     searched = search(facts, signal)
     stand = standing(searched.findings)
-    blamed = _names_of(facts, claim.object)
+    blamed = _names_of(facts, claim)
     matching = [f for f in stand if any(named(s) in blamed for s in f.subjects)]
     if not matching:
         return _unmatched(searched, stand, claim, blamed)
@@ -87,14 +89,16 @@ def _unmatched(
     return ClaimVerdict(Doubt.EXPLAINED_ELSEWHERE, told, stand[0])
 
 
-def _names_of(facts: ClusterFacts, ref: ObjectRef) -> set[tuple[str, str, str]]:
-    """The object, and what controls it: naming a member of the owner chain names the workload."""
-    found = {named(ref)}
-    if ref.kind in {"Pod", "ReplicaSet"}:
-        for manifest in facts.list(ref.kind, ref.namespace).items:
-            if name_of(manifest) == ref.name:
-                found |= {named(owner) for owner in chain_of(facts, manifest)}
-    return found
+def _names_of(facts: ClusterFacts, claim: Claim) -> set[tuple[str, str, str]]:
+    """The object, and what controls it. A pod or ReplicaSet stands for its owner unless its pods are well."""
+    found = {named(claim.object)}
+    if claim.object.kind.lower() not in {"pod", "replicaset"}:
+        return found
+    pods = pods_of(facts, claim.object)
+    if claim.owner and not pods:
+        return {*found, named(claim.owner)}
+    sick = [pod for pod in pods if pod_failing(pod) or pod_restarts(pod)]
+    return found.union(named(owner) for pod in sick[:1] for owner in chain_of(facts, pod)[1:])
 
 
 def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:

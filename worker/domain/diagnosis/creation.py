@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from worker.domain.cluster.changes import template_of
 from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
+from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
@@ -12,16 +15,28 @@ from worker.domain.diagnosis.messages import Refusal, refusal
 from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.scheduling import requests_of
 from worker.domain.diagnosis.structure import (
+    Rollout,
     condition,
     holds,
+    made_by,
+    observed,
     pod_spec_of,
     pods_behind,
+    pods_of,
     ref_to,
     replica_sets_of,
+    rollout_of,
     root_of,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
+CHANGED = {
+    **dict.fromkeys((Refusal.QUOTA, Refusal.QUOTA_NEEDS_VALUES, Refusal.LIMIT_RANGE), ("resources",)),
+    Refusal.POD_SECURITY: ("ecurityContext", "volumes", "spec.host", "hostPort"),
+    Refusal.SERVICE_ACCOUNT: ("serviceAccount",),
+    Refusal.PRIORITY_CLASS: ("priorityClass",),
+}
+"""What of a pod's spec a refusal is about."""
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
@@ -44,24 +59,36 @@ def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[Ob
 
 def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Yield why the pods of a workload are not created."""
-    found = refused(facts, workload)
-    if found is None:
+    answer = refused(facts, workload)
+    if answer is None:
         return
-    why, reads = found
+    why, reads = answer
     manifest = facts.get(workload) or {}
     claims = {"volumeClaimTemplates": dig(manifest, "spec", "volumeClaimTemplates")}
     spec = {**pod_spec_of(manifest), **claims}
     blamed = list(_objects(facts, why, workload, spec))
     target = blamed[0] if blamed else workload
-    yield Diagnosis(
-        cause=Cause.CREATION_REFUSED,
-        object=target,
-        sentence=f"The API server refuses to create the pods of {workload}: {why}{f', by {target}' if blamed else ''}.",
-        strength=Strength.TIMED if why is Refusal.WEBHOOK_DOWN else Strength.DIRECT,
-        also=(*blamed[1:], workload, *(r for r in reads if r != workload)),
-        signals=("FailedCreate",),
-        reads=reads,
-    )
+    by = f", by {target}" if blamed else ""
+    told = f"The API server refuses to create the pods of {workload}: {why}{by}."
+    strength = Strength.TIMED if why is Refusal.WEBHOOK_DOWN else Strength.DIRECT
+    also = (*blamed[1:], workload, *(r for r in reads if r != workload))
+    signals = ("FailedCreate", *observed(facts, workload, {}))
+    found = Diagnosis(Cause.CREATION_REFUSED, target, told, strength, also, signals=signals, reads=reads)
+    rollout = _refused_rollout(facts, why, workload)
+    others = tuple(ref for ref in found.subjects if ref != workload)
+    yield replace(rollout.undoing(found), object=workload, also=others) if rollout else found
+
+
+def _refused_rollout(facts: ClusterFacts, why: Refusal, workload: ObjectRef) -> Rollout | None:
+    """The rollout to undo: it changed what is refused, and pods of the revision before run."""
+    rollout = rollout_of(facts, workload) if why in CHANGED else None
+    well = [pod for pod in pods_of(facts, workload) if not pod_failing(pod)] if rollout else []
+    if rollout is None or not any(made_by(facts, pod, rollout.previous) for pod in well):
+        return None
+    before = mapping(template_of(rollout.previous).get("spec"))
+    quotas = facts.list("ResourceQuota", workload.namespace).items if why is Refusal.QUOTA else ()
+    fits = not any(exhausted(q, before) for q in quotas)
+    return rollout if fits and rollout.touches(*CHANGED[why]) else None
 
 
 def _objects(

@@ -343,10 +343,15 @@ def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examine
         told = f"{ref} sends requests to {absent[0]}, which does not exist."
         strength = Strength.DIRECT if absent == backends else Strength.TIMED
         found = Diagnosis(Cause.SERVICE, ref, told, strength, tuple(absent), reads=(ref, absent[0]))
+    closed = [s for s in asked if text(s.get("name")) and services.lacks_port(facts, ref.namespace, s)]
+    if closed and not absent:
+        told = f"{ref} sends requests to a port that Service {text(closed[0].get('name'))} does not have"
+        strength = Strength.DIRECT if len(closed) == len(asked) else Strength.TIMED
+        found = stated(Cause.SERVICE, ref, told, strength=strength)
     edges = [Edge(Relation.SERVICE, service) for service in backends]
     secrets = {text(entry.get("secretName")) for entry in mappings(dig(manifest, "spec", "tls"))}
     edges += [Edge(Relation.MOUNT, c) for c in controllers.certificates_of(facts, secrets, ref.namespace)]
-    return Examined((found,) if absent else (), tuple(edges))
+    return Examined((found,) if absent or closed else (), tuple(edges))
 
 
 SPECIAL: dict[str, Callable[[ClusterFacts, ObjectRef, Manifest], Examined]] = {

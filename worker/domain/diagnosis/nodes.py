@@ -147,15 +147,9 @@ def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
     if worst is None or _above_request(worst) < LEAST:
         return None
     owner = root_of(facts, worst)
-    return Diagnosis(
-        cause=Cause.EVICTION,
-        object=owner,
-        sentence=f"Pods of {owner} used most above their request on {node}, which then evicted pods: {_uses(worst)}.",
-        also=(node,),
-        remedies=frozenset({Remedy.SCALE_DOWN}),
-        signals=("Evicted",),
-        reads=(node, reference(worst)),
-    )
+    told = f"pods of {owner} used most above their request on {node}, which then evicted pods: {_uses(worst)}"
+    found = stated(Cause.EVICTION, owner, told, {Remedy.SCALE_DOWN}, ("Evicted",), (node,))
+    return replace(found, reads=(node, reference(worst)))
 
 
 def _evicted_lately(facts: ClusterFacts, pod: Manifest) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, sequence, text
 from worker.domain.cluster.references import selects
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, stated
 from worker.domain.diagnosis.changes import failed_after
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.services import port_of
@@ -20,6 +21,8 @@ from worker.domain.diagnosis.structure import (
     template_since,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
+
+ANYBODY: dict[str, Any] = {}  # a rule that lists no peers admits all
 
 
 def blocking_findings(
@@ -36,8 +39,9 @@ def blocking_findings(
         home = reference(pod).namespace
         selecting = _selecting(facts, home, pod, direction)
         # policies add up: what one of them admits is admitted
-        rules = direction.lower()
-        if not any(_admits(facts, policy, rules, peers, peer, ports, home) for policy in selecting):
+        rules = [r for policy in selecting for r in mappings(dig(policy, "spec", direction.lower()))]
+        admitted = [mappings(rule.get(peers)) or [ANYBODY] for rule in rules if _ports_admit(rule, ports)]
+        if not any(_peer_matches(facts, entry, peer, home) for listed in admitted for entry in listed):
             yield from _findings(facts, selecting, workload, client, told)
 
 
@@ -63,15 +67,9 @@ def _findings(
         ):
             continue
         ref = ref_to("NetworkPolicy", text(meta(policy).get("name")), text(meta(policy).get("namespace")))
-        yield Diagnosis(
-            cause=Cause.NETWORK_POLICY,
-            object=ref,
-            sentence=f"{ref} admits no rule for it: {what}.",
-            strength=Strength.DIRECT,
-            remedies=frozenset({Remedy.FIX_NETWORK_POLICY}),
-            signals=("NetworkPolicyBlocked", "CrashLoopBackOff"),
-            reads=(ref, reference(client)),
-        )
+        told, signals = f"{ref} admits no rule for it: {what}", ("NetworkPolicyBlocked", "CrashLoopBackOff")
+        found = stated(Cause.NETWORK_POLICY, ref, told, {Remedy.FIX_NETWORK_POLICY}, signals)
+        yield replace(found, reads=(ref, reference(client)))
 
 
 def _selecting(facts: ClusterFacts, namespace: str, pod: Manifest, direction: str) -> list[Manifest]:
@@ -84,27 +82,9 @@ def _selecting(facts: ClusterFacts, namespace: str, pod: Manifest, direction: st
     return found
 
 
-def _admits(
-    facts: ClusterFacts,
-    policy: Manifest,
-    rules: str,
-    peers: str,
-    peer: Manifest,
-    ports: set[tuple[str, str]],
-    home: str,
-) -> bool:
-    for rule in mappings(dig(policy, "spec", rules)):
-        listed = mappings(rule.get(peers))
-        if (not listed or any(_peer_matches(facts, entry, peer, home) for entry in listed)) and _ports_admit(
-            rule, ports
-        ):
-            return True
-    return False
-
-
 def _peer_matches(facts: ClusterFacts, entry: dict[str, Any], peer: Manifest, home: str) -> bool:
     """True if a peer of a rule covers a pod. Address ranges count as covering it."""
-    if "ipBlock" in entry:
+    if entry is ANYBODY or "ipBlock" in entry:
         return True
     place = reference(peer).namespace
     if "namespaceSelector" in entry:

@@ -62,17 +62,12 @@ class FailingPod:
         strength: Strength = Strength.DIRECT,
     ) -> Diagnosis:
         """A finding about a container; `what` continues `Container app of Deployment shop/api ...`."""
+        told = f"Container {container.name} of {self.workload} {what}."
+        signals = observed(self.facts, self.workload, self.pod)
         return Diagnosis(
-            cause=cause,
-            object=self.workload,
-            sentence=f"Container {container.name} of {self.workload} {what}.",
-            strength=strength,
-            also=(self.ref,),
-            remedies=frozenset(remedies),
-            signals=observed(self.facts, self.workload, self.pod),
-            reads=(self.ref,),
+            cause, self.workload, told, strength, (self.ref,), frozenset(remedies), signals, (self.ref,),
             container=container.name,
-        )
+        )  # fmt: skip
 
     def defective_start(self, container: Container, what: str) -> Diagnosis:
         """A finding that the container's command cannot be run as its spec says."""
@@ -108,6 +103,10 @@ def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object])
 def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
     """A container that the kernel killed at its own limit; without a limit, the node ran out of memory."""
     workload, limit = failing.workload, memory_limit(container)
+    shared = text(dig(failing.pod, "spec", "resources", "limits", "memory"))
+    if not limit and shared:
+        what = f"was OOMKilled at the memory limit of its pod, {shared}"
+        return failing.finding(container, Cause.OUT_OF_MEMORY, what)
     if not limit:
         node = ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
         what = "has no memory limit and was OOMKilled: the node ran out of memory"

@@ -97,8 +97,9 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
     full = {Obstacle.SHORTAGE} in kinds  # then a node with a taint is meant for other pods
     for blocked in found if known else ():
         if blocked.kinds == {Obstacle.TAINT} and not full:
-            what = f"taint {blocked.taints[0]}"
-            yield _node_finding(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
+            what = f"taint {' and '.join(blocked.taints)}"
+            tainted = _node_finding(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
+            yield replace(tainted, taint=blocked.taints[0]) if len(blocked.taints) == 1 else tainted
         elif blocked.kinds == {Obstacle.CORDON}:
             yield _node_finding(workload, blocked.node, "cordon", Remedy.UNCORDON, pod)
     keepers = {Obstacle.CORDON, Obstacle.NOT_READY} | (set() if full else {Obstacle.TAINT})
@@ -167,10 +168,11 @@ def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
     affinity = mapping(spec.get("affinity"))
     if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
         why = "its spread or affinity rules between pods leave no node"
-        yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
     elif any(port.get("hostPort") for c in container_specs(spec) for port in mappings(c.get("ports"))):
         why = "the host port that it asks for is taken on every node"
-        yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
+    else:
+        return
+    yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
 
 
 def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]) -> Diagnosis:
@@ -213,7 +215,7 @@ def _obstacles(
     spec, ref = mapping(pod.get("spec")), reference(node)
     blocking = [t for t in mappings(dig(node, "spec", "taints")) if text(t.get("effect")) in BLOCKING]
     keys = [text(t.get("key")) for t in blocking if not tolerated(spec, t)]
-    set_ = [k for k in keys if not OF_COMPONENTS.search(k) and k not in CONTROL_PLANE]
+    set_ = [k for k in dict.fromkeys(keys) if not OF_COMPONENTS.search(k) and k not in CONTROL_PLANE]
     taints = tuple(k for k in set_ if k not in reserved)
     unfit = [k for k in keys if OF_COMPONENTS.search(k) and k != f"{LIFECYCLE}unschedulable"]
     # pods of a node that fails are about to go

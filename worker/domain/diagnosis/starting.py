@@ -14,6 +14,7 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.changes import rollout_failed
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
+from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.running import FailingPod
 from worker.domain.diagnosis.structure import (
     PULLING,
@@ -143,8 +144,11 @@ def _missing_references(failing: FailingPod) -> Iterator[Diagnosis]:
         elif missing_keys(failing.pod, name, facts.get(ref)):
             yield _missing(failing, ref, MissingPart.KEY)
     messages = [e.message for e in failing.about if e.reason in {"FailedMount", "Failed"}]
+    lacking = " ".join(m for m in messages if missing_part(m) is MissingPart.KEY)
+    mounts = mounts_of(failing.pod, "Secret")
+    keyed = {m.source.name for m in mounts if m.key and speaks_of(lacking, m.key)}
     for name in used.secrets:
-        parts = [missing_part(message) for message in messages if speaks_of(message, name)]
+        parts = [missing_part(m) for m in messages if speaks_of(m, name) or keyed == {name}]
         part = next((p for p in parts if p is not MissingPart.NONE), MissingPart.NONE)
         if part is not MissingPart.NONE and name not in used.optional:
             yield _missing(failing, ref_to("Secret", name, home), part)
@@ -180,16 +184,13 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
         remedies.add(Remedy.ROLL_BACK)
     what = f"{ref} is missing (not found)" if part is MissingPart.OBJECT else f"{ref} lacks a key"
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
+    told = f"{what}, which the pods of {workload} cannot start without."
+    also = tuple(dict.fromkeys((*blamed[1:], workload, failing.ref)))
+    signals = ("FailedMount", "CreateContainerConfigError", *observed(facts, workload, failing.pod))
     return Diagnosis(
-        cause=Cause.MISSING_CONFIGURATION,
-        object=blamed[0],
-        sentence=f"{what}, which the pods of {workload} cannot start without.",
-        also=tuple(dict.fromkeys((*blamed[1:], workload, failing.ref))),
-        remedies=frozenset(remedies),
-        signals=("FailedMount", "CreateContainerConfigError", *observed(facts, workload, failing.pod)),
-        reads=(failing.ref, ref),
-        revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
-    )
+        Cause.MISSING_CONFIGURATION, blamed[0], told, Strength.DIRECT, also, frozenset(remedies), signals,
+        (failing.ref, ref), rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
+    )  # fmt: skip
 
 
 def _makers(facts: ClusterFacts, ref: ObjectRef) -> list[ObjectRef]:

@@ -45,7 +45,7 @@ def claim_findings(
         users = [p for p in pods if named(claim) in map(named, claims_of(p, claim.namespace))]
         who = f", still used by {reference(users[0])}" if users else ""
         told = f"{claim} is being deleted and kept by its finalizers{who}"
-        yield _finding(claim, also, told, set(), Cause.STUCK_DELETION)
+        yield stated(Cause.STUCK_DELETION, claim, told, (), SIGNALS, also)
     elif phase == "Lost":
         yield _finding(claim, also, f"{claim} is Lost: its volume is gone", {Remedy.RECREATE_CLAIM})
     elif phase == "Pending":
@@ -53,7 +53,7 @@ def claim_findings(
     elif any(holds(manifest, kind) for kind in RESIZING):
         yield _finding(claim, also, f"the resize of {claim} does not finish", set())
     elif phase == "Bound":
-        yield from _bound(facts, claim, manifest, also, pod)
+        yield from _bound(facts, claim, also, pod)
 
 
 def _pending(
@@ -78,9 +78,8 @@ def _pending(
             return
         listed = facts.list("PersistentVolume").items
         volumes = [v for v in listed if dig(v, "spec", "storageClassName") == name]
-        extra = tuple(
-            reference(v) for v in volumes if text(dig(v, "status", "phase")) in {"Released", "Failed"}
-        )
+        left = (v for v in volumes if text(dig(v, "status", "phase")) in {"Released", "Failed"})
+        extra = tuple(map(reference, left))
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
         if provisioner == STATIC or failed or (extra and not waits):
             told = f"{claim} stays Pending: no volume of class {name} is free or can be provisioned"
@@ -89,16 +88,12 @@ def _pending(
 
 
 def _bound(
-    facts: ClusterFacts,
-    claim: ObjectRef,
-    manifest: Manifest,
-    also: tuple[ObjectRef, ...],
-    pod: Manifest | None,
+    facts: ClusterFacts, claim: ObjectRef, also: tuple[ObjectRef, ...], pod: Manifest | None
 ) -> Iterator[Diagnosis]:
     """Yield a bound claim whose volume can only be used on nodes where the pod cannot run."""
     if pod is None or dig(pod, "spec", "nodeName"):
         return
-    volume = facts.get(ref_to("PersistentVolume", text(dig(manifest, "spec", "volumeName"))))
+    volume = facts.get(ref_to("PersistentVolume", text(dig(facts.get(claim), "spec", "volumeName"))))
     terms = mappings(dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms"))
     nodes = facts.list("Node")
     if not terms or not nodes.complete or volume is None:
@@ -116,14 +111,8 @@ def _bound(
         yield _finding(claim, (*also, reference(volume)), told, remedies)
 
 
-def _finding(
-    claim: ObjectRef,
-    also: tuple[ObjectRef, ...],
-    what: str,
-    remedies: set[Remedy],
-    cause: Cause = Cause.VOLUME,
-) -> Diagnosis:
-    return stated(cause, claim, what, remedies, SIGNALS, also)
+def _finding(claim: ObjectRef, also: tuple[ObjectRef, ...], what: str, remedies: set[Remedy]) -> Diagnosis:
+    return stated(Cause.VOLUME, claim, what, remedies, SIGNALS, also)
 
 
 def volume_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:

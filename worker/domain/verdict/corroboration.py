@@ -176,8 +176,9 @@ def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:
 
 def claim_of(accepted: Accepted) -> Claim:
     """The claim of an accepted answer."""
+    owner = actionable(accepted)
     if accepted.workflow is None:
-        return Claim(actionable(accepted))
+        return Claim(accepted.affected, owner=owner if owner != accepted.affected else None)
     targets = (accepted.target,) if accepted.target else ()
     action = ProposedAction(
         accepted.workflow,
@@ -185,7 +186,7 @@ def claim_of(accepted: Accepted) -> Claim:
         revision=_number(accepted, "REVISION"),
         replicas=_number(accepted, "REPLICAS"),
     )
-    return Claim(actionable(accepted), action)
+    return Claim(accepted.affected, action, owner if owner != accepted.affected else None)
 
 
 def _number(accepted: Accepted, word: str) -> int | None:

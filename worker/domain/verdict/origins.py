@@ -14,7 +14,7 @@ from schemas.analysis import ParameterOrigin
 from worker.domain.cluster.fields import dig, name_of
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.actions import remedies_of
-from worker.domain.diagnosis.causes import Diagnosis, Remedy
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import container_specs, pod_spec_of, pods_of, sick_containers
 from worker.domain.values.objects import ObjectRef
@@ -94,6 +94,8 @@ class _Check:
             return False
         if "CONTAINER" in name:
             return value in self.containers()
+        if "TAINT" in name:
+            return value == self.finding.taint
         named = value in {ref.name for ref in self.finding.subjects}
         return (
             named
@@ -107,11 +109,15 @@ class _Check:
         return now is not None and wanted is not None and now < wanted <= (now * MAX_GROWTH or 1)
 
     def misses(self, name: str, value: Any) -> bool:
-        """True if the value is known to mend nothing: it names another container or object of the kind in
-        question, or a size that does not grow.
+        """True if the value is known to mend nothing: it names another container, taint or object of the kind in
+        question, the present image, or a size that does not grow.
         """
         if "CONTAINER" in name:
             return bool(self.containers()) and value not in self.containers()
+        if "TAINT" in name:
+            return value != self.finding.taint
+        if self.finding.cause is Cause.IMAGE and "IMAGE" in name:
+            return value in {spec.get("image") for spec in self.specs()}
         meant = {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
         if meant and isinstance(value, str):
             return value not in meant

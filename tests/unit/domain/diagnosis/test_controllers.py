@@ -338,6 +338,19 @@ async def test_kinds_with_conditions_of_their_own_controllers():
     assert await findings(forged, about=forged) == ()
 
 
+@pytest.mark.parametrize(
+    ("port", "found"),
+    [({"number": 80}, 0), ({"name": "http"}, 0), ({}, 0), ({"number": 8080}, 1), ({"name": "web"}, 1)],
+)
+async def test_an_ingress_that_names_a_port_which_its_service_lacks(port, found):
+    backend = {"service": {"name": "api", "port": port}}
+    spec = {"defaultBackend": backend}
+    front = obj("Ingress", "web", api_version="networking.k8s.io/v1", spec=spec)
+    api = obj("Service", "api", spec={"ports": [{"name": "http", "port": 80}]})
+    told = [f for f in await findings(front, api, about=front) if f.cause is Cause.SERVICE]
+    assert [f.object for f in told] == [reference(front)] * found
+
+
 async def test_ingresses():
     front = obj("Ingress", "web", api_version="networking.k8s.io/v1", spec={
         "ingressClassName": "nginx", "rules": [{"http": {"paths": [{"backend": {"service": {"name": "api"}}}]}}]})  # fmt: skip

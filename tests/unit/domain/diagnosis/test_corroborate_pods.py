@@ -32,6 +32,36 @@ async def test_out_of_memory_without_a_limit_is_the_node():
     assert not found.remedies
 
 
+async def test_out_of_memory_at_the_limit_of_the_whole_pod_is_the_workload():
+    api = workload(status=crashing("OOMKilled", 137))
+    api[2]["spec"]["resources"] = {"limits": {"memory": "64Mi"}}
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.object, found.remedies) == (Cause.OUT_OF_MEMORY, reference(api[0]), set())
+
+
+async def test_a_healthy_pod_does_not_stand_for_its_failing_workload():
+    api = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    well = pod_of(api[1], "api", "p2", status=running(), **LIMITED)
+    for blamed, doubt in ((api[1], None), (api[2], None), (well, Doubt.NOTHING_WRONG)):
+        assert (await judged(*api, well, about=api[0], claim=claim(blamed))).doubt is doubt
+
+
+@pytest.mark.parametrize("others", [(), ("second",)])
+async def test_a_missing_key_belongs_to_a_secret_only_if_no_other_one_is_asked_for_it(others):
+    message = 'MountVolume.SetUp failed for volume "all" : references non-existent secret key: tls.key'
+    names = ["first", *others]
+    items = [{"key": "tls.key", "path": "k"}]
+    volumes = [{"name": n, "secret": {"secretName": n, "items": items}} for n in names]
+    api = workload(status=waiting("ContainerCreating"))
+    container = api[2]["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": n, "mountPath": f"/{n}"} for n in names]
+    api[2]["spec"]["volumes"] = volumes
+    found = await findings(*api, event(api[2], "FailedMount", message), about=api[0])
+    assert [f.object.name for f in found if f.cause is Cause.MISSING_CONFIGURATION] == (
+        [] if others else ["first"]
+    )
+
+
 async def test_an_old_kill_says_nothing_about_a_container_that_is_well():
     status = running(restarts=1)
     status["containerStatuses"][0]["lastState"] = {

@@ -30,6 +30,16 @@ async def test_a_taint_that_alone_keeps_the_pod_away():
     assert wrong.doubt is Doubt.ACTION_DOES_NOT_FIT
 
 
+@pytest.mark.parametrize(
+    ("keys", "taint"), [(("team",), "team"), (("team", "team"), "team"), (("team", "pool"), "")]
+)
+async def test_the_taint_to_remove_is_known_if_it_is_the_only_one(keys, taint):
+    effects = ("NoSchedule", "NoExecute")
+    tainted = node(taints=[{"key": k, "effect": e} for k, e in zip(keys, effects, strict=False)])
+    api = pending()
+    assert (await first(*api, tainted, about=api[0])).taint == taint
+
+
 async def test_a_node_for_others_is_not_to_blame_where_the_pod_may_run_and_there_is_no_room():
     api = pending(resources={"requests": {"cpu": "12"}})
     gpu = node("gpu", taints=[{"key": "gpu", "effect": "NoSchedule"}], allocatable={"cpu": "64", "memory": "9Gi", "pods": "9"})  # fmt: skip

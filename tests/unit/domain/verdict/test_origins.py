@@ -56,7 +56,7 @@ async def origins(
     replicas=2,
     defaults: Any = None,
     finding=True,
-    container="",
+    **fields,
 ):
     names = dict.fromkeys([*parameters, *(defaults or {})])
     declared = tuple(Parameter(name, default=(defaults or {}).get(name)) for name in names)
@@ -71,14 +71,8 @@ async def origins(
         target=target,
         parameters=parameters,
     )
-    found = Diagnosis(
-        Cause.OUT_OF_MEMORY,
-        target,
-        "It fails.",
-        remedies=frozenset({remedy}),
-        revision=3,
-        container=container,
-    )
+    about = {"cause": Cause.OUT_OF_MEMORY, "revision": 3, **fields}
+    found = Diagnosis(object=target, sentence="It fails.", remedies=frozenset({remedy}), **about)
     cluster = MemoryCluster(objects(*made, replicas=replicas))
     return await Investigator(cluster).conclude(
         ClusterFacts(), lambda known: parameter_origins(accepted, found if finding else None, known)
@@ -187,3 +181,16 @@ async def test_the_container_is_the_one_that_the_finding_is_about():
             "IncreaseMemory", Remedy.INCREASE_MEMORY, {"CONTAINER_NAME": name}, made=TWO, container="proxy"
         )
         assert given == {"CONTAINER_NAME": origin}
+
+
+@pytest.mark.parametrize(("value", "origin"), [("team", CODE), ("pool", MODEL)])
+async def test_code_knows_the_taint_that_keeps_pods_away(value, origin):
+    found = await origins("RemoveTaint", Remedy.REMOVE_TAINT, {"TAINT_KEY": value}, taint="team")
+    assert found == {"TAINT_KEY": origin}
+
+
+@pytest.mark.parametrize(("value", "futile"), [("a", True), ("b", False)])
+async def test_the_present_image_mends_nothing(value, futile):
+    defaults = {"NEW_IMAGE": value}
+    found = await origins("FixImage", Remedy.FIX_IMAGE, {}, cause=Cause.IMAGE, defaults=defaults)
+    assert found == ({"NEW_IMAGE": MODEL} if futile else {})
