@@ -95,7 +95,7 @@ class _Check:
         if "CONTAINER" in name:
             return value in self.containers()
         if "TAINT" in name:
-            return value == self.finding.taint
+            return bool(value == self.finding.taint)
         named = value in {ref.name for ref in self.finding.subjects}
         return (
             named
@@ -115,7 +115,7 @@ class _Check:
         if "CONTAINER" in name:
             return bool(self.containers()) and value not in self.containers()
         if "TAINT" in name:
-            return value != self.finding.taint
+            return bool(value != self.finding.taint)
         if self.finding.cause is Cause.IMAGE and "IMAGE" in name:
             return value in {spec.get("image") for spec in self.specs()}
         meant = {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
