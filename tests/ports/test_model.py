@@ -11,7 +11,7 @@ from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
 from worker.adapters.pydantic_ai import PydanticAIModel
 from worker.adapters.pydantic_ai.answers import MAX_PARTS, completed
-from worker.adapters.pydantic_ai.replies import MAX_TOOL_CALLS, read_arguments
+from worker.adapters.pydantic_ai.replies import MAX_TOKENS, MAX_TOOL_CALLS, read_arguments
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.values.conversation import Finish, ModelRequest, ToolResult, ToolSpec, ToolTurn, UserTurn
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
@@ -113,6 +113,31 @@ async def test_cached_tokens_have_the_price_of_their_model(name, share):
         reply = await model.ask(asked(UserTurn("Go.")))
         await model.close()
     assert reply.usage.cached_price == share
+
+
+@pytest.mark.parametrize("count", [10**25, 1_000])
+async def test_impossible_counts_of_tokens_lift_no_budget_and_fit_into_a_result(count):
+    usage = {
+        "prompt_tokens": count,
+        "completion_tokens": count,
+        "total_tokens": count,
+        "prompt_tokens_details": {"cached_tokens": 10**25},
+    }
+    answered = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-4o",
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hm."}}
+        ],
+        "usage": usage,
+    }
+    async with model_on(lambda *_: Said(body=json.dumps(answered).encode())) as (model, _):
+        used = (await model.ask(asked(UserTurn("Go.")))).usage
+    assert 0 <= used.cached_tokens <= used.input_tokens <= MAX_TOKENS
+    assert 0 <= used.output_tokens <= MAX_TOKENS
+    assert (used.cost_usd or 0.0) >= 0.0
 
 
 def _without_strict(tools):

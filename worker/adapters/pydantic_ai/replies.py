@@ -23,6 +23,8 @@ MAX_TOOL_CALLS = 64
 """Of one turn. The rest is dropped, also from the history."""
 MAX_ENCODINGS = 3
 """How often arguments may be encoded: some models write the object as a JSON string."""
+MAX_TOKENS = 1_000_000_000
+"""No provider's call has more, of input or of output."""
 MAX_VALUES = 10_000
 """Values in the arguments of one call, at all levels."""
 FINISH = {
@@ -53,8 +55,8 @@ def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Rep
             parts.append(dataclasses.replace(part, content=encodable(part.content)))
         else:
             parts.append(part)
-    kept = dataclasses.replace(response, parts=parts)
-    usage = response.usage
+    usage = _bounded(response.usage)
+    kept = dataclasses.replace(response, parts=parts, usage=usage)
     known = _cached_price(response.model_name, response.provider_name, response.provider_url)
     return Reply(
         text=kept.text or "",
@@ -64,12 +66,26 @@ def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Rep
             input_tokens=usage.input_tokens,
             cached_tokens=usage.cache_read_tokens,
             output_tokens=usage.output_tokens,
-            cost_usd=_cost(response),
+            cost_usd=_cost(kept),
             cached_price=CACHED_PRICE if known is None else known,
         ),
         thinking_chars=sum(len(p.content) for p in kept.parts if isinstance(p, ThinkingPart)),
         model=response.model_name or configured_name,
         raw=ModelMessagesTypeAdapter.dump_json([kept]).decode(),
+    )
+
+
+def _bounded(usage: RequestUsage) -> RequestUsage:
+    """The tokens of a call without impossible counts, which would lift the budget or fit into no result.
+
+    The library leaves out negative ones.
+    """
+    tokens = min(usage.input_tokens, MAX_TOKENS)
+    return dataclasses.replace(
+        usage,
+        input_tokens=tokens,
+        cache_read_tokens=min(usage.cache_read_tokens, tokens),
+        output_tokens=min(usage.output_tokens, MAX_TOKENS),
     )
 
 
