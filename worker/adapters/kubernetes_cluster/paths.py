@@ -9,11 +9,8 @@ import re
 from urllib.parse import quote
 
 from worker.domain.values.errors import ClusterError, ClusterReason
-from worker.domain.values.objects import KindInfo
+from worker.domain.values.objects import OBJECT_NAME, KindInfo
 
-# "Object Names and IDs": a name is at least a valid path segment; real ones hold no more than this (RBAC uses
-# colons).
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")
 LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 GROUP = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
@@ -30,7 +27,7 @@ def object_path(info: KindInfo, namespace: str, name: str) -> str:
     """One object; the namespace is left out for cluster scope. Raises ClusterError BAD_REQUEST."""
     if info.namespaced and not namespace:
         raise ClusterError(ClusterReason.BAD_REQUEST, f"{info.kind} is a namespaced kind: name a namespace")
-    return f"{collection_path(info, namespace)}/{_checked(NAME, name, 'name')}"
+    return f"{collection_path(info, namespace)}/{_checked(OBJECT_NAME, name, 'name')}"
 
 
 def version_path(api_version: str) -> str:

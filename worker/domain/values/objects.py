@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 Manifest = dict[str, Any]
 """One Kubernetes object as the API returns it (JSON)."""
+
+# "Object Names and IDs": a name is at least a valid path segment; real ones hold no more than this (RBAC uses
+# colons).
+OBJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,10 @@ def test_an_answer_that_finds_nothing_to_do_says_how_sure_it_is(outcome):
             "no evidence shows Deployment shop/api",
         ),
         (None, "could not be looked up"),
+        (
+            resolved(replace(DEPLOYMENT, name="{}"), existence=Existence.UNVERIFIABLE),
+            "is not a name of a Kubernetes object",
+        ),
     ],
 )
 def test_an_affected_resource_that_is_not_there_or_was_not_seen_is_refused(affected, expected):

@@ -10,7 +10,7 @@ from schemas.safety import SafetyContext
 from schemas.taxonomy import Severity, SignalType, normalize_severity
 from worker.domain.enrichment.enrich import FirstLook
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.objects import ObjectRef
+from worker.domain.values.objects import OBJECT_NAME, ObjectRef
 from worker.domain.verdict.answers.answer import Answer, InvestigationOutcome, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences
 from worker.domain.verdict.checks.facts import VerdictFacts
@@ -74,6 +74,10 @@ def check_affected(answer: Answer, facts: VerdictFacts, report: CheckReport) -> 
     if facts.affected is None:
         shown = one_line(f"{named.kind} {named.name}", SHOWN_CHARS)
         report.reject(ProblemKind.RCA, TARGET_PATH, f"{shown} could not be looked up")
+        return None
+    if not OBJECT_NAME.fullmatch(facts.affected.ref.name):
+        shown = one_line(named.name, SHOWN_CHARS)
+        report.reject(ProblemKind.RCA, TARGET_PATH, f"{shown} is not a name of a Kubernetes object")
         return None
     affected = within_scope(facts.affected)
     if affected.ref != facts.affected.ref:
