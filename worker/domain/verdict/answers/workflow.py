@@ -33,6 +33,7 @@ _ID = ("workflowid", "id", "workflowname", "name")
 _CONFIDENCE = ("confidence", "confidencescore", "probability")
 _RATIONALE = ("rationale", "reasoning", "reason", "selectionrationale")
 _RISK = ("estimatedrisk", "risklevel", "risk")
+_IMAGE = ("containerimage", "image", "executionbundle", "bundle")
 _PATH = "selected_workflow"
 _PARAMETERS_PATH = f"{_PATH}.parameters"
 
@@ -113,7 +114,7 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         workflow_id=reading.name(workflow_id, f"{_PATH}.workflow_id"),
         confidence=reading.confidence(confidence, f"{_PATH}.confidence", ProblemKind.UNREADABLE),
         version=reading.name(workflow.get("version", "workflowversion"), f"{_PATH}.version"),
-        container_image=reading.name(workflow.get("containerimage", "image"), f"{_PATH}.container_image"),
+        container_image=reading.name(workflow.get(*_IMAGE), f"{_PATH}.container_image"),
         rationale=rationale,
         estimated_risk=_risk(workflow.get(*_RISK), reading),
         estimated_downtime_seconds=_whole(workflow.get("estimateddowntimeseconds")),

@@ -273,6 +273,12 @@ def test_the_chosen_workflow_in_other_words(key, workflow):
     assert read({"root_cause_analysis": CAUSE, key: workflow}).selected_workflow == CHOSEN
 
 
+@pytest.mark.parametrize("key", ["container_image", "image", "execution_bundle", "executionBundle", "bundle"])
+def test_the_image_of_the_chosen_workflow_in_other_words(key):
+    chosen = read(workflow_with(**{key: "registry.example.com/other@sha256:00"})).selected_workflow
+    assert chosen.container_image == "registry.example.com/other@sha256:00"
+
+
 @pytest.mark.parametrize(
     "nothing",
     [None, "", " ", {}, [], "none", "None", "null", "N/A", "no workflow", "no_matching_workflows", "-"]
