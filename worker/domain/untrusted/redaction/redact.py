@@ -3,9 +3,9 @@ letter.
 
 Four rules, each linear in the length of the text:
 
-1. shapes: secrets that are recognised anywhere (`secret_shapes`);
-2. pairs: the value of a key that names a secret (`secret_pairs`, `secret_names`);
-3. the data of Secret objects, in YAML and JSON (`secret_objects`);
+1. shapes: secrets that are recognised anywhere (`shapes`);
+2. pairs: the value of a key that names a secret (`pairs`, `names`);
+3. the data of Secret objects, in YAML and JSON;
 4. base64 whose plain text falls under the other rules, or is `user:password`.
 
 Names survive: a rule that turns `disk-cleaner` into `di[REDACTED]` takes the evidence away. Where the value
@@ -33,6 +33,8 @@ from worker.domain.untrusted.redaction.words import distinct_words
 
 MAX_DEPTH = 96
 MAX_PASSES = 4
+DECODED = 2
+"""How many times base64 within base64 is decoded."""
 BASE64 = re.compile(r"(?<![A-Za-z0-9+/_.-])((?<=\\)[nrt])?([A-Za-z0-9+/]{12,}+={0,2})(?![A-Za-z0-9+/=_-])")
 JSON_SECRET = re.compile(r"kind\\{0,15}\"\s{0,8}:\s{0,8}\\{0,15}\"Secret\\{0,15}\"")
 DECODER = json.JSONDecoder()
@@ -62,7 +64,7 @@ def redact(text: str) -> str:
     """
     if is_plain_name(text):
         return text
-    return _remembered(text) if len(text) <= REMEMBERED_CHARS else _until_stable(text, decode=2)
+    return _remembered(text) if len(text) <= REMEMBERED_CHARS else _until_stable(text)
 
 
 @lru_cache(maxsize=REMEMBERED_TEXTS)
@@ -70,7 +72,7 @@ def _remembered(text: str) -> str:
     """The redacted text, cached: evidence is redacted when read, for the prompt, the result and the audit
     trail.
     """
-    return _until_stable(text, decode=2)
+    return _until_stable(text)
 
 
 def redact_json(value: Any, *, depth: int = 0) -> Any:
@@ -118,10 +120,10 @@ def _masked(item: Any, kind: str, depth: int) -> Any:
     return mark_of(kind)
 
 
-def _until_stable(text: str, decode: int) -> str:
+def _until_stable(text: str) -> str:
     for _ in range(MAX_PASSES):
         before = text
-        text = _mask(text, decode)
+        text = _mask(text, DECODED)
         if text == before:
             break
     return text
