@@ -30,7 +30,7 @@ from worker.adapters.nats.journal_format import (
 )
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.record import record_of
-from worker.domain.journal.steps import FAILED, RELEASED, count, done, flaw, paid, usable
+from worker.domain.journal.steps import FAILED, RELEASED, count, done, flaw, usable
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, UNREADABLE
@@ -44,6 +44,11 @@ def json_bytes():
     return st.builds(
         lambda v, head: json.dumps({"v": v, **head}).encode(), formats, st.dictionaries(names, value)
     )
+
+
+async def paid(run, kind, call):
+    await run.append(CLAIM, what=kind)
+    await run.append(kind, await call())
 
 
 def journal_on(case, *, patience_seconds=30.0):

@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from worker.domain.investigation.loop import Observer
 from worker.domain.investigation.steps import read_step
-from worker.domain.journal.steps import done, paid
+from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.conversation import Finish, ModelRequest, Reply, UserTurn
 from worker.domain.values.errors import GiveUp, Retry
 from worker.domain.values.ports import JournalRun, Model
-from worker.domain.values.step_kinds import SHADOW
+from worker.domain.values.step_kinds import CLAIM, SHADOW
 from worker.domain.values.workflows import Workflow
 
 TRIES = 2
@@ -94,14 +94,13 @@ class SecondView:
         request = ModelRequest(SYSTEM, (), (turn,), tools_allowed=False, deadline_seconds=CALL_SECONDS)
         await self.proceed()
         await self.observer.asking(self.calls + 1, self.model.name, request)
-
-        async def call() -> bytes:
-            found = await self._tried(request)
-            if found.reply is not None:
-                await self.observer.replied(self.calls + 1, found.reply)
-            return SECOND_VIEW_STEP.dump_json(found)
-
-        return read_step(SECOND_VIEW_STEP, await paid(self.run, SHADOW, call))
+        await self.run.append(CLAIM, what=SHADOW)  # raises LostClaim before anything is spent
+        found = await self._tried(request)
+        if found.reply is not None:
+            await self.observer.replied(self.calls + 1, found.reply)
+        data = SECOND_VIEW_STEP.dump_json(found)
+        await self.run.append(SHADOW, data)
+        return read_step(SECOND_VIEW_STEP, data)
 
     async def _tried(self, request: ModelRequest) -> SecondViewStep:
         problem = ""

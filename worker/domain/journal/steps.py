@@ -11,14 +11,13 @@ continue from the steps before it, because one of these could not be read.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from worker.domain.values.delivery import Delivery, MessageId
 from worker.domain.values.ports import AuditRecord, JournalRun, Step
-from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, LLM, UNREADABLE
+from worker.domain.values.step_kinds import BEGIN, END, FINISHED, LLM, UNREADABLE
 
 FAILED, RELEASED = "failed", "released"
 """How a run can end: by a handled failure, or because it was asked to stop."""
@@ -157,17 +156,6 @@ def unconfirmed(steps: Sequence[Step]) -> Iterator[AuditRecord]:
 def done(run: JournalRun, kind: str) -> list[Step]:
     """The steps of this kind that earlier runs took, in order: use them instead of doing them again."""
     return [step for step in run.past if step.kind == kind]
-
-
-async def paid(run: JournalRun, kind: str, call: Callable[[], Awaitable[bytes]], **notes: Any) -> bytes:
-    """Claim, call, record. The claim is the last chance to find out that this run has been replaced.
-
-    Raises Unavailable, and LostClaim before the call if another run has begun, so that nothing is spent.
-    """
-    await run.append(CLAIM, what=kind, **notes)
-    data = await call()
-    await run.append(kind, data, **notes)
-    return data
 
 
 def _is_for(step: Step, message: MessageId | None) -> bool:

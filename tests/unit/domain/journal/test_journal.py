@@ -18,12 +18,10 @@ from worker.domain.journal.steps import (
     done,
     flaw,
     owner,
-    paid,
     unconfirmed,
     usable,
 )
 from worker.domain.values.delivery import MessageId
-from worker.domain.values.errors import LostClaim
 from worker.domain.values.ports import AuditRecord, Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, LLM, UNREADABLE
 
@@ -78,49 +76,6 @@ async def test_done_gives_the_steps_of_earlier_runs_only():
     assert done(first, "llm") == []
     second = await journal.open("key", "second")
     assert [step.data for step in done(second, "llm")] == [b"one", b"three"]
-
-
-async def test_paid_claims_calls_and_records():
-    journal, seen = MemoryJournal(), []
-    run = await journal.open("key", "run")
-    await run.append(BEGIN)
-
-    async def call() -> bytes:
-        seen.append([step.kind for step in journal.steps["key"] if step])
-        return b"answer"
-
-    assert await paid(run, "llm", call, model="m") == b"answer"
-    assert seen == [[BEGIN, CLAIM]]
-    claim, answer = journal.steps["key"][1:]
-    assert (claim.kind, claim.notes) == (CLAIM, {"what": "llm", "model": "m"})
-    assert (answer.kind, answer.data, answer.notes) == ("llm", b"answer", {"model": "m"})
-
-
-async def test_a_replaced_run_does_not_pay():
-    journal, calls = MemoryJournal(), []
-
-    async def call() -> bytes:
-        calls.append(1)
-        return b""
-
-    old = await journal.open("key", "old")
-    await old.append(BEGIN)
-    await (await journal.open("key", "new")).append(BEGIN)
-    with pytest.raises(LostClaim):
-        await paid(old, "llm", call)
-    assert calls == []
-
-
-async def test_a_failed_call_leaves_a_claim_and_no_step():
-    journal = MemoryJournal()
-    run = await journal.open("key", "run")
-
-    async def call() -> bytes:
-        raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        await paid(run, "llm", call)
-    assert [step.kind for step in journal.steps["key"] if step] == [CLAIM]
 
 
 # -- Whose turn it is, and what can be gone on from

@@ -13,11 +13,13 @@ from tests.fakes.dying_run import die_at
 from tests.fakes.memory_catalog import MemoryCatalog, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import MemoryModel, calls, final, says
+from tests.fakes.memory_nats import MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from tests.fakes.scripted import LOGS, LOOK, World, answer, chosen, incident, nothing, planted_note, shop
+from worker.domain.journal.second_view import SecondView
 from worker.domain.values.conversation import Finish
-from worker.domain.values.errors import ClusterReason, GiveUp, GiveUpReason, Retry, RetryReason
-from worker.domain.values.step_kinds import SHADOW
+from worker.domain.values.errors import ClusterReason, GiveUp, GiveUpReason, LostClaim, Retry, RetryReason
+from worker.domain.values.step_kinds import BEGIN, SHADOW
 
 API = {"kind": "Deployment", "namespace": "shop", "name": "api"}
 SAME = json.dumps({"object": API, "workflow_id": "restart-v1"})
@@ -111,6 +113,21 @@ async def test_a_successor_hears_the_same_choice_and_pays_once(append, before):
     assert called <= 1
     assert result.corroboration.by is CorroborationSource.SECOND_VIEW
     assert result.usage.llm_calls == 2
+
+
+async def test_a_replaced_run_does_not_pay():
+    class Silent:
+        async def asking(self, *_): ...
+
+    async def proceed(): ...
+
+    journal, model = MemoryJournal(), MemoryModel([says(SAME)], name="second")
+    old = await journal.open("key", "old")
+    await old.append(BEGIN)
+    await (await journal.open("key", "new")).append(BEGIN)
+    with pytest.raises(LostClaim):
+        await SecondView(model, old, proceed, Silent(), 1).ask("", [], [])
+    assert model.requests == []
 
 
 async def test_the_chosen_workflow_is_among_the_offered_ones_and_nothing_tells_which_it_is():
