@@ -73,6 +73,9 @@ class AlertReceiver:
             log.warning(
                 "alerts_truncated", left_out=webhook.truncated, advice="raise max_alerts of the receiver"
             )
+        if webhook.invalid:
+            self.counts["invalid"] += len(webhook.invalid)
+            log.error("alerts_unreadable", errors=webhook.invalid[:3])
         failed: ReportedError | None = None
         async with self._one_by_one:
             for alert in filter(is_incident, webhook.alerts):

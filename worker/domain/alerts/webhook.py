@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -51,23 +52,42 @@ class Alert(BaseModel):
         return self.labels.get("alertname", "")
 
 
-class Webhook(BaseModel):
-    """The fields that are read of a notification.
-
-    `truncated` alerts of the group were left out by Alertmanager (`max_alerts`).
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
+class _Notification(BaseModel):
     version: Literal["4"]
-    alerts: tuple[Alert, ...]
+    alerts: tuple[Any, ...]
     truncated: int = Field(default=0, alias="truncatedAlerts", ge=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """The fields that are read of a notification.
+
+    `invalid`: why the other alerts cannot be read. `truncated` alerts of the group were left out by
+    Alertmanager (`max_alerts`).
+    """
+
+    alerts: tuple[Alert, ...]
+    invalid: tuple[str, ...] = ()
+    truncated: int = 0
+
+
 def read_webhook(body: bytes) -> Webhook:
-    """Read a notification. Raises InvalidWebhook."""
+    """Read a notification. Raises InvalidWebhook, also if it has alerts of which none can be read."""
     try:
-        return Webhook.model_validate_json(body)
+        read = _Notification.model_validate_json(body)
     except ValidationError as e:
-        found = [f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in e.errors()[:3]]
-        raise InvalidWebhook("; ".join(found)[:ERROR_CHARS]) from None
+        raise InvalidWebhook(_errors(e)) from None
+    alerts, invalid = list[Alert](), list[str]()
+    for number, alert in enumerate(read.alerts):
+        try:
+            alerts.append(Alert.model_validate(alert))
+        except ValidationError as e:
+            invalid.append(_errors(e, f"{number}."))
+    if invalid and not alerts:
+        raise InvalidWebhook(invalid[0])
+    return Webhook(tuple(alerts), tuple(invalid), read.truncated)
+
+
+def _errors(error: ValidationError, prefix: str = "") -> str:
+    found = [f"{prefix}{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors()[:3]]
+    return "; ".join(found)[:ERROR_CHARS]

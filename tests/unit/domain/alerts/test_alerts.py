@@ -277,6 +277,14 @@ def test_a_date_that_no_calendar_has_is_refused():
             read_webhook(json.dumps(notification(startsAt=text)).encode())
 
 
+def test_an_alert_that_cannot_be_read_leaves_the_others():
+    body = notification()
+    body["alerts"] += [{"status": "firing"}, 5, body["alerts"][0] | {"startsAt": "soon"}]
+    read = read_webhook(json.dumps(body).encode())
+    assert (["A"], 3) == ([alert.name for alert in read.alerts], len(read.invalid))
+    assert read.invalid[0].startswith("1.labels")
+
+
 def test_an_error_does_not_repeat_what_it_is_about():
     body = notification(labels={"k" * 100_000: 1})
     with pytest.raises(InvalidWebhook) as raised:
