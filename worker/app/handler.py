@@ -32,7 +32,7 @@ from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
 from worker.domain.journal.run import Run, dead_letter_step
 from worker.domain.journal.steps import RELEASED, Counts, count, done, finished, is_overtaken, owner
-from worker.domain.values.delays import NOT_NOW_SECONDS, RELEASE_PAUSE_SECONDS
+from worker.domain.values.delays import HELD_CHECK_SECONDS, NOT_NOW_SECONDS, RELEASE_PAUSE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
     Halted,
@@ -152,17 +152,34 @@ class RequestHandler:
             if isinstance(made, Settlement):
                 return made
             last_run = made.run
-            if not await self._waited(made, accepted.delivery.message):
+            if not await self._waited(made, accepted):
                 return retry(NOT_NOW_SECONDS)
 
-    async def _waited(self, hold: Hold, message: MessageId) -> bool:
-        """Wait for the end of the hold.
+    async def _waited(self, hold: Hold, accepted: AcceptedRequest) -> bool:
+        """Wait for the end of the hold, or until the request is cancelled or expires.
 
         Returns False if the message must be returned because the worker shuts down.
         """
-        if hold.for_model:
-            return await self._admission.model_answers(message)
-        return await self._admission.wait_unless_stopping(hold.seconds)
+        admission, message = self._admission, accepted.delivery.message
+        waiting = asyncio.create_task(
+            admission.model_answers(message)
+            if hold.for_model
+            else admission.wait_unless_stopping(hold.seconds)
+        )
+        halt = asyncio.create_task(self._until_halted(accepted))
+        try:
+            await asyncio.wait({waiting, halt}, return_when=asyncio.FIRST_COMPLETED)
+            return not waiting.done() or waiting.result()
+        finally:
+            waiting.cancel()
+            halt.cancel()
+
+    async def _until_halted(self, accepted: AcceptedRequest) -> None:
+        while True:
+            with contextlib.suppress(Unavailable):  # asked again, and before each paid call
+                if await self._halt(accepted):
+                    return
+            await asyncio.sleep(HELD_CHECK_SECONDS)
 
     async def _accept(
         self, body: bytes, headers: Mapping[str, str], delivery: Delivery
@@ -189,10 +206,10 @@ class RequestHandler:
                 return retry(pause)
             accepted.delivery.release_slot()  # others need it while this one waits
         async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
-            if not admitted and last_run and self._admission.blocked:
-                return Hold(0.0, last_run, for_model=True)
-            if not admitted:
-                return retry(NOT_NOW_SECONDS)
+            held = bool(last_run and self._admission.blocked)
+            # What nobody waits for any more needs no call of the model, so it may end now.
+            if not admitted and not (held and await self._halt(accepted)):
+                return Hold(0.0, last_run, for_model=True) if held else retry(NOT_NOW_SECONDS)
             async with self._started(run, alone=how is RunMode.ISOLATED):
                 if how is RunMode.REFUSED or dead_letter_step(run.steps, message):
                     error = f"the process died {counts.deaths} times while analysing this request"
@@ -244,15 +261,20 @@ class RequestHandler:
 
     async def _proceed(self, accepted: AcceptedRequest) -> None:
         """Check before each paid call whether it may be made. Raises Halted or Preempted if not."""
-        expires_at = accepted.request.expires_at
-        if expires_at is not None and self._ports.clock.has_passed(expires_at):
-            raise Halted(HaltReason.EXPIRED)
-        if await self._ports.cancellations.cancelled(kv_key(accepted.key)):
-            raise Halted(HaltReason.CANCELLED)
+        if reason := await self._halt(accepted):
+            raise Halted(reason)
         if self._admission.must_yield(accepted.delivery.message):
             raise Preempted(PreemptReason.URGENT_REQUEST)
         if self._admission.is_paused_by(FILES):
             raise Preempted(PreemptReason.OPEN_FILES)
+
+    async def _halt(self, accepted: AcceptedRequest) -> HaltReason | None:
+        """Why nobody waits for the answer any more; None while somebody does. Raises Unavailable."""
+        expires_at = accepted.request.expires_at
+        if expires_at is not None and self._ports.clock.has_passed(expires_at):
+            return HaltReason.EXPIRED
+        is_cancelled = await self._ports.cancellations.cancelled(kv_key(accepted.key))
+        return HaltReason.CANCELLED if is_cancelled else None
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
         """The settlement of a message whose key another message was accepted for; None when this one may run."""

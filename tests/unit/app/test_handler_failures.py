@@ -662,6 +662,32 @@ async def test_a_request_that_runs_when_the_outage_begins_waits_in_hand():
     assert ACK in settled
 
 
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_held_request_that_nobody_waits_for_is_answered_while_the_model_is_down(is_cancelled):
+    rig = HandlerRig(World.saying(UNANSWERED))
+    rig.world.clock.sleep = lambda seconds: asyncio.sleep(60)
+    expires_at = (rig.world.clock.now() + timedelta(hours=1)).isoformat()
+    tasks = [
+        asyncio.create_task(
+            rig.take(body(incident(remediation_id=f"rr-{n}"), expires_at=expires_at), sequence=n)
+        )
+        for n in (1, 2)
+    ]
+    await until(lambda: len(rig.world.journal.steps) == 2 and rig.admission.blocked)
+    if is_cancelled:
+        rig.cancellations.keys |= {"rr-1", "rr-2"}
+    else:
+        rig.world.clock.advance(3_600.0)
+    paid = rig.world.model.calls
+    async with asyncio.timeout(10):
+        assert [ACK, ACK] == await asyncio.gather(*tasks)
+    assert (2, paid, True) == (
+        len(rig.world.events.results),
+        rig.world.model.calls,
+        bool(rig.admission.blocked),
+    )
+
+
 async def test_a_request_that_probes_in_vain_lets_another_one_probe():
     rig = HandlerRig(World.saying(REJECTED))
     pauses = []

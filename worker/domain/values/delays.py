@@ -31,6 +31,8 @@ server's limit of 50 deliveries must outlast a long outage.
 """
 NOT_NOW_SECONDS: Final = 1.0
 """For a message that this process may not run at the moment: another one may take it at once."""
+HELD_CHECK_SECONDS: Final = 2.0
+"""How often a message that a worker holds is checked for a cancellation or its deadline."""
 UNDECIDED_SECONDS: Final = 60.0
 """For a message whose handler raised: this is a bug, and must not spin."""
 ADVISORY_RETRY_SECONDS: Final = 30.0
