@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 
 import structlog
@@ -46,7 +47,7 @@ from worker.domain.values.errors import (
 )
 from worker.domain.values.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
 from worker.domain.values.retry import broker_delay
-from worker.domain.values.step_kinds import LLM, RESULT
+from worker.domain.values.step_kinds import DEAD_LETTERED, LLM, RESULT
 from worker.domain.verdict.outcome import Ending
 
 DECODE_INLINE_BYTES = 256 * 1024
@@ -235,7 +236,7 @@ class RequestHandler:
         if stored is not None and not (
             accepted.replayed or dead_letter_step(run.steps, accepted.delivery.message)
         ):
-            if accepted.delivery.deliveries > 1:
+            if accepted.delivery.deliveries > 1 and not _is_sent_again(run, stored):
                 # The worker may have died before it wrote the letter, and its journal has expired since.
                 return await self._closing.dead_letter_again(stored, accepted)
             log.info("already_answered", request=accepted.key)
@@ -365,3 +366,11 @@ class RequestHandler:
         if asked and self._admission.unblock():
             log.info("model_unblocked")
         return result
+
+
+def _is_sent_again(run: Run, failed: AnalysisResult) -> bool:
+    """True if the message is not the one that became a dead letter: the journal names another one, or it was
+    stored after the result. The minute allows for clocks that differ.
+    """
+    is_later = run.accepted.delivery.stored_at > failed.completed_at + timedelta(minutes=1)
+    return is_later or any(step.kind == DEAD_LETTERED for step in run.steps)

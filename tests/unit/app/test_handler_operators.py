@@ -379,3 +379,19 @@ async def test_a_request_that_is_sent_again_after_its_failure_gets_no_second_let
     await rig.take()
     assert ACK == await rig.take(sequence=9, deliveries=1)
     assert 1 == len(rig.world.events.dead_letters)
+
+
+async def test_a_failed_request_that_is_sent_again_and_redelivered_gets_no_second_letter():
+    rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 1})
+    await rig.take()
+    assert ACK == await rig.take(sequence=9, deliveries=2)
+    assert 1 == len(rig.world.events.dead_letters)
+
+
+async def test_the_same_holds_when_the_journal_is_gone():
+    rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 1})
+    await rig.take()
+    rig.world.journal.steps.clear()
+    rig.world.clock.advance(86_400.0)
+    assert ACK == await rig.take(sequence=9, deliveries=2)
+    assert 1 == len(rig.world.events.dead_letters)
