@@ -278,7 +278,7 @@ class RequestHandler:
         return HaltReason.CANCELLED if is_cancelled else None
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
-        """The settlement of a message whose key another message was accepted for; None when this one may run."""
+        """The settlement of a message whose key belongs to another message; None if this one may run."""
         last = owner(run.steps)
         if last is None:
             return None

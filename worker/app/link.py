@@ -107,9 +107,7 @@ def denied(error: Exception) -> str:
 
 
 def refusal(error: BaseException) -> str:
-    """Return why server and client refuse each other, and which setting to check; empty for any other
-    problem.
-    """
+    """Why server and client refuse each other, and which setting to check; empty for any other problem."""
     said = str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return (

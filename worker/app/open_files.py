@@ -1,5 +1,4 @@
-"""The limit of open files of this process: raised as far as allowed, and shared out so that it is never
-reached.
+"""The limit of open files: raised as far as allowed, and shared so that the process never reaches it.
 
 Without a free file descriptor nothing can be connected, accepted, started, resolved or read, and every
 failure looks like one of another system. So a process with a low limit runs fewer requests at once, and it
@@ -20,8 +19,10 @@ from worker.app.admission import Admission
 from worker.domain.values.delays import FILES_LOOK_SECONDS
 
 BASE = 40
-"""Files that a worker has open besides its runs: 13 while idle (measured), then its policy process, files
-that it follows, probes, and new connections.
+"""Files that a worker has open in addition to its runs.
+
+An idle worker has 13 (measured). The policy process, watched files, probes and new connections need the
+others.
 """
 FEWEST = 64
 LOW, ENOUGH = 8, 16

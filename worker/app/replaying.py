@@ -1,6 +1,4 @@
-"""Opens what a replay does not take from its bundle: another model, catalog or policy, as the settings and
-options say.
-"""
+"""Opens the model, catalog or policy that a replay uses instead of the recorded one."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from worker.domain.values.delays import WATCH_SECONDS
 from worker.domain.values.errors import Unavailable
 
 FULL, FILLING = 0.98, 0.9
-"""Shares of a stream's byte limit: above the first it may refuse messages at any moment, above the second it
-needs attention.
+"""Shares of a stream's byte limit: it may soon refuse messages (first), and needs attention (second).
 """
 
 log = structlog.stdlib.get_logger(__name__)

@@ -1,5 +1,4 @@
-"""Metrics and traces of everything that passes the ports of the handler: messages, audit events, calls of
-models.
+"""Metrics and traces of the calls through the handler's ports: messages, audit events, model calls.
 
 Stages are derived from the audit events in which an analysis reports them. A run that resumes another one
 publishes events of that run again: those were reported before, and are not reported twice.

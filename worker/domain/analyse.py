@@ -371,9 +371,7 @@ def _notes(run: Run, opening: Opening, found: Investigated) -> list[str]:
 
 
 def _kept(found: Investigated) -> Mapping[str, Any]:
-    """The input of the history besides the result: the top owner and the hash of its spec; empty without a
-    root cause.
-    """
+    """What the history needs in addition to the result: the top owner and its spec hash; empty without a cause."""
     if found.accepted is None:
         return {}
     root = found.accepted.root_owner

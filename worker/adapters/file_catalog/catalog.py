@@ -23,8 +23,9 @@ log = structlog.stdlib.get_logger(__name__)
 class FileCatalog:
     """Implements the Catalog port.
 
-    `problem` says why the files as they are now are not in use; empty if they are. A slightly outdated catalog is
-    better than none: while a change is invalid or cannot be read, the last valid catalog stays in use.
+    `problem` says why the files as they are now are not in use; empty if they are. A slightly outdated
+    catalog is better than none: while a change is invalid or cannot be read, the last valid catalog stays in
+    use.
 
     With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once
     `embed_missing` has embedded them all. `meaning_problem` says why they are not.
@@ -70,9 +71,7 @@ class FileCatalog:
 
     @property
     def meaning_problem(self) -> str:
-        """Why words rank although there is an embedder; empty when meaning ranks, or the first vectors are
-        being made.
-        """
+        """Why workflows are ranked by words despite an embedder; empty if not, or until the first vectors exist."""
         return self._meaning.problem if self._meaning else ""
 
     def __len__(self) -> int:

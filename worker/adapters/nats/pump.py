@@ -1,5 +1,4 @@
-"""Intake of long jobs from a JetStream work queue: one pull request per free slot, heartbeats for all that
-runs.
+"""Intake of long jobs from a JetStream work queue: one pull request per free slot, a heartbeat per job.
 
 Plain pull requests on a connection that somebody else owns, with nats-py's public API only. Why not its
 PullSubscription or a framework's subscriber:

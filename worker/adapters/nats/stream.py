@@ -1,8 +1,8 @@
 """One JetStream stream: read from its leader, written at most once per subject, or appended to.
 
-A message that may exist only once per subject carries `Nats-Expected-Last-Subject-Sequence`. That fence holds as long
-as the message is kept, whereas the deduplication by `Nats-Msg-Id` ends with its window. The server refuses a second
-write in four ways:
+A message that may exist only once per subject carries `Nats-Expected-Last-Subject-Sequence`. That fence holds
+as long as the message is kept, whereas the deduplication by `Nats-Msg-Id` ends with its window. The server
+refuses a second write in four ways:
 
     10071            wrong last sequence: the usual one. On one server also for a known Msg-Id: the fence comes first.
     duplicate=True   known Msg-Id, which replicas look up before the fence. It does not prove that the message is
@@ -10,9 +10,9 @@ write in four ways:
     10158            replicas: the same Msg-Id is on its way through Raft.
     10164            replicas: another write to the subject is on its way through Raft.
 
-None of them says whose bytes are stored, and a timeout says nothing at all. Every answer but a clean ack therefore
-leads to the same place: read back from the leader, or try again. After a leader was killed an election takes 4 to 9 s, and
-requests time out meanwhile: keep the patience above 10 s.
+None of them says whose bytes are stored, and a timeout says nothing at all. Every answer but a clean ack
+therefore leads to the same place: read back from the leader, or try again. After a leader was killed an
+election takes 4 to 9 s, and requests time out meanwhile: keep the patience above 10 s.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LAST_SEQUENCE_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 """Since nats-server 2.11; nats-py has no name for it."""
 NEVER = datetime.min.replace(tzinfo=UTC)
 WALKS, WALK_SEQUENCES = 8, 16
-"""A stream is read by so many tasks at once, each over so many sequences: at most 128 messages are in memory.
+"""How many tasks read a stream at once, and how many sequences each reads: at most 128 messages in memory.
 """
 
 

@@ -45,7 +45,7 @@ async def demo(
     output: Annotated[Path | None, typer.Option(help="Write the run to this file, as JSON.")] = None,
     json_output: Json = False,
 ) -> int:
-    """Analyse an example incident here and now, with an embedded NATS server, cluster and worker.
+    """Analyse an example incident on this machine, with an embedded NATS server, cluster and worker.
 
     Uses the model of RCA_LLM__MODEL if one is set, else the offline analyst (rules, no language model, no
     network).

@@ -40,7 +40,7 @@ async def open_operations() -> AsyncIterator[Operations]:
 @dlq.command(name="list")
 @asynchronous
 async def list_letters(*, json_output: Json = False) -> int:
-    """List all with id, time, reason, remediation id and error, oldest first."""
+    """List all dead letters with id, time, reason, remediation id and error, oldest first."""
     async with open_operations() as operations, waiting_for("the dead letters"):
         letters = await operations.letters()
     if json_output:

@@ -30,7 +30,7 @@ async def snapshot(
     incident: Annotated[
         Path | None,
         typer.Option(
-            help="The request of the incident; by default one about the owner of the worst pod.",
+            help="The request of the incident; by default one about the owner of the pod in the worst state.",
             exists=True,
             dir_okay=False,
         ),
@@ -39,7 +39,7 @@ async def snapshot(
 ) -> int:
     """Save namespaces of a live cluster, with a request about them, as a case for `rca demo DIR`.
 
-    Reads objects, the nodes and volumes they use, events and the ends of logs with
+    Reads objects, the nodes and volumes they use, events and the last lines of logs with
     RCA_KUBERNETES__KUBECONFIG, and changes nothing. The files are redacted, and Secrets are never read. Read
     the files before you pass them on: they describe your cluster.
     """

@@ -46,7 +46,7 @@ async def watch(
 ) -> int:
     """Show queues, running analyses and new results, live.
 
-    Prints one line per step for a single request, with --plain, and if standard output is no terminal; with
+    Prints one line per step for a single request, with --plain, or if standard output is not a terminal; with
     --json, one audit event per line. Shows only new events: rca audit export prints earlier ones.
 
     Exit codes with KEY: 0 if the request got a result, 3 if it became a dead letter.

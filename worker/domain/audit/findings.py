@@ -47,8 +47,8 @@ class ChainStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """The first problem of a chain; or, with the sequence 0, one of a message without a chain, the stream or
-    an archive.
+    """The first problem of a chain. With the sequence 0: of a message without a chain, the stream or an
+    archive.
 
     `position` is the sequence in the stream or the line of the file; 0 for a missing event, stream and
     archive.

@@ -1,5 +1,4 @@
-"""Removes secrets from all free text of a message, whatever its type, so that nobody has to remember a new
-field.
+"""Removes secrets from all free text of a message, so that new fields are covered automatically.
 
 Free text is every string whose type does not fix its form, such as by an enum or a pattern. Names of a map
 are free text as well, and a value may be a secret because of its name.

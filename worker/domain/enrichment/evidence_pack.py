@@ -1,6 +1,4 @@
-"""Packs pieces of evidence into one budget: each gets what it needs up to a cap, and the most important ones
-get the rest.
-"""
+"""Packs evidence into one budget: each piece gets up to a cap, and the most important ones get the rest."""
 
 from __future__ import annotations
 

@@ -112,16 +112,12 @@ def signal_resource(request: Signal) -> ObjectRef:
 
 
 def reported_condition(request: Signal) -> str:
-    """The condition of the signal's resource that the alert reports; empty for a storm, which is about other
-    objects, too.
-    """
+    """The condition of the signal's resource that the alert reports; empty for a storm of alerts."""
     return "" if request.is_storm else request.signal_type
 
 
 def alert_window(request: Signal) -> timedelta:
-    """Return how long the opposite must hold before the alert is over: as long as the signal kept recurring,
-    at least 15 min.
-    """
+    """How long the opposite must hold before the alert is over: as long as the signal recurred, at least 15 min."""
     first, last = request.first_seen or request.firing_time, request.last_seen or request.received_time
     return max(ALERT_WINDOW, last - first) if first else ALERT_WINDOW
 

@@ -86,8 +86,8 @@ class Observer(Protocol):
 class Judged:
     """The verdict on an answer, and the workflow the answer named (empty for none).
 
-    A `stop` ends the run at once. `facts` are those behind the verdict, or None if they were not looked up. `at` is when the answer was
-    checked. `unreadable`: why no answer could be read.
+    A `stop` ends the run at once. `facts` are those behind the verdict, or None if they were not looked up.
+    `at` is when the answer was checked. `unreadable`: why no answer could be read.
     """
 
     verdict: Verdict
@@ -284,8 +284,7 @@ class _Loop:
         return replace(judged, at=self._given.clock.now())
 
     def _only_told(self, judged: Judged) -> Unreadable | None:
-        """The way in which an answer is unreadable, if the model only needs to be told how to answer; else
-        None.
+        """Why an answer is unreadable, if it is enough to tell the model how to answer; else None.
 
         It is told once of each way, while calls remain besides those reserved for the attempts.
         """

@@ -1,5 +1,4 @@
-"""Evidence for and against an accepted answer besides its checks: text that reads like instructions, and a
-second view.
+"""Further evidence about an accepted answer: text that reads like instructions, and a second view.
 
 Text is only reported. The second view can corroborate an answer about which the rules are silent. If text was
 planted and the second view chooses otherwise, a human must decide.

@@ -1,5 +1,4 @@
-"""A second model chooses object and workflow from structured facts alone: no log, message, annotation or
-other text.
+"""A second model chooses an object and a workflow from structured facts alone, without any free text.
 
 It is asked in one call, and only if rules do not confirm an answer that could otherwise run without approval.
 If it chooses the same object and the same workflow, the answer is corroborated; if it fails or chooses

@@ -129,9 +129,7 @@ def is_overtaken(steps: Sequence[Step], delivery: Delivery) -> bool:
 
 
 def usable(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps a successor continues from: those since the last fresh start; none when one of them is
-    unreadable.
-    """
+    """The steps from which a successor continues: those since the last fresh start; none if one is unreadable."""
     since = _since_fresh_start(steps)
     return () if any(step.kind == UNREADABLE for step in since) else since
 

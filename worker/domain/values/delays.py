@@ -16,8 +16,10 @@ HISTORY_PATIENCE_SECONDS: Final = 3.0
 HISTORY_WRITE_SECONDS: Final = 10.0
 """How long a result may wait until the history has it, behind other results of the same resource."""
 CLAIM_SECONDS: Final = 1.0
-"""A claim that took longer than this, with the events that are published before the call, allows no paid
-call: a worker that was frozen meanwhile may have been replaced.
+"""A claim that took longer than this allows no paid call.
+
+The time includes the events that are published before the call. A worker that was frozen meanwhile may have
+been replaced.
 """
 SETTLE_PATIENCE_SECONDS: Final = 30.0
 """How long an ack is retried; after that, the message is redelivered, and its result is found."""
@@ -26,8 +28,9 @@ SETTLE_PATIENCE_SECONDS: Final = 30.0
 
 REDELIVERY_FIRST_SECONDS: Final = 5.0
 REDELIVERY_CAP_SECONDS: Final = 300.0
-"""A message whose outcome the broker could not store doubles its delay from the first to this one: the
-server's limit of 50 deliveries must outlast a long outage.
+"""The longest delay of a message whose outcome the broker could not store.
+
+The delay doubles up to this, so that the server's limit of 50 deliveries outlasts a long outage.
 """
 NOT_NOW_SECONDS: Final = 1.0
 """For a message that this process may not run at the moment: another one may take it at once."""
@@ -41,14 +44,17 @@ ADVISORY_RETRY_SECONDS: Final = 30.0
 RELEASE_PAUSE_SECONDS: Final = 1.0
 """Between two tries to record that a run was released."""
 LAST_WORDS_SECONDS: Final = (8.0, 2.0)
-"""After the drain: how long cancelled runs may try to record that they were released, in case the broker
-comes back; then how long, cancelled again, they may take to end. With the drain it must fit into the grace
-period of the pod.
+"""Limits for cancelled runs after the drain: to record their release, then to end after a second
+cancellation.
+
+The broker may come back during the first. Together with the drain, both must fit into the grace period of the
+pod.
 """
 RECONNECT_GRACE_SECONDS: Final = 5.0
-"""After a reconnect, no worker pulls for this long, and all send heartbeats at once: a message whose ack_wait
-has passed while the broker was away stays with the process that runs it, which is not dead. Clients reconnect
-within 2 s.
+"""After a reconnect, no worker pulls for this long, and all send heartbeats at once.
+
+A message whose ack_wait passed while the broker was away then stays with the process that runs it, which is
+alive. Clients reconnect within 2 s.
 """
 
 # --- models
@@ -59,8 +65,10 @@ LONGEST_RETRY_AFTER_SECONDS: Final = 300.0
 """The longest Retry-After that is believed: a server that names a date or a wrong unit is asked again."""
 PROBE_GROWTH: Final = 1.1
 LONGEST_PROBE: Final = 5.0
-"""Probes of a model that refuses every call come ever later, up to five times the first pause: each probe
-leaves steps in the journal of its request, which the next one reads, and over a weekend they must stay few.
+"""The pauses between probes of a model that refuses every call grow up to five times the first one.
+
+Each probe adds steps to the journal of its request, which the next probe reads, so there must be few over a
+weekend.
 """
 
 OUTAGE_SILENCE_SECONDS: Final = 12.0

@@ -60,8 +60,7 @@ class Delivery:
     deliveries: int
     stored_at: datetime
     release_slot: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
-    """Give the lane's slot to another message, for a message that only waits: at most once, however often it
-    is called.
+    """Give the lane's slot to another message while this one only waits. Further calls have no effect.
     """
 
     @property
@@ -103,8 +102,10 @@ ACK = Settlement(Fate.DONE)
 """The work is done and confirmed stored: the message may be removed."""
 
 LET_GO = Settlement(Fate.LET_GO)
-"""For a run that lost its claim: send nothing to the broker, which takes the settlement of an old delivery
-for that of the new one. A nak would start a third run, an ack would remove the message.
+"""For a run that lost its claim: send nothing to the broker.
+
+The broker takes the settlement of an old delivery for that of the new one: a nak would start a third run, and
+an ack would remove the message.
 """
 
 

@@ -117,8 +117,9 @@ BLOCKING = frozenset(
         GiveUpReason.MODEL_UNREACHABLE,
     }
 )
-"""With these, every call of the model fails in the same way until an outage ends, or somebody changes a key,
-a limit or a setting. `worker/app/failed_runs.py` pauses the intake.
+"""Reasons with which every call of the model fails until an outage ends or an operator changes a setting.
+
+The setting may be a key or a limit. `worker/app/failed_runs.py` pauses the intake.
 """
 
 
@@ -201,8 +202,7 @@ def system_message(error: BaseException) -> str:
 
 
 def is_resource_fault(error: BaseException) -> bool:
-    """True if an error, or anything that caused it, says that the system gave this process no more files or
-    memory.
+    """True if an error, or one of its causes, means that this process has run out of files or memory.
 
     It says nothing about the request, nor about the server that could not be reached.
     """

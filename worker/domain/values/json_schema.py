@@ -46,9 +46,7 @@ def _short(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str,
 
 
 def _is_noise(key: str, value: Any) -> bool:
-    """True for defaults that say nothing, and for `additionalProperties: false`, which providers add if they
-    want it.
-    """
+    """True for defaults without meaning, and for `additionalProperties: false`, which providers add themselves."""
     return (key == "default" and (value is None or value in UNSAID)) or (
         key == "additionalProperties" and value is False
     )

@@ -70,9 +70,7 @@ class Spent:
 
 
 def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
-    """The limit that is used up, as text for the result; empty while all leave room for a call with this much
-    input.
-    """
+    """The exhausted limit as text for the result; empty while there is room for a call with this much input."""
     for name, used, limit, next_call in _budgets(spent, limits, expected_tokens):
         if used >= limit or used + next_call > limit:
             more = f", the next call may take {next_call:g}" if used < limit else ""
@@ -81,9 +79,7 @@ def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
 
 
 def must_wrap_up(spent: Spent, limits: Limits, expected_tokens: int = 0) -> bool:
-    """True if the next reply must be the final answer: calls are reserved for every attempt at it, and room
-    for this one.
-    """
+    """True if the next reply must be the final answer, because the rest of the budget is reserved for answers."""
     if spent.llm_calls >= limits.llm_calls - limits.attempts or spent.tool_calls >= limits.tool_calls:
         return True
     return any(

@@ -47,9 +47,7 @@ def next_delay(
 
 
 def broker_delay(deliveries: int) -> float:
-    """Seconds until a message is redelivered whose outcome the broker could not store, after so many
-    deliveries.
-    """
+    """Seconds until redelivery of a message whose outcome the broker could not store, by number of deliveries."""
     return min(REDELIVERY_CAP_SECONDS, REDELIVERY_FIRST_SECONDS * 2.0 ** min(deliveries - 1, 30))
 
 

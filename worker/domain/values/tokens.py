@@ -13,8 +13,7 @@ from functools import lru_cache
 
 PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]{1,3}|\s+|[!-/:-@\[-`{-~]+|[^\x00-\x7f]+|.", re.DOTALL)
 REMEMBERED_TEXTS, REMEMBERED_CHARS = 512, 2_048
-"""How many counted texts are remembered, and how long one may be: a piece of evidence is counted each time it
-is rendered.
+"""Number and length of the texts whose counts are cached, because evidence is counted at each rendering.
 """
 LAST_SIMPLE_SCRIPT = "\u0530"  # Latin, Greek and Cyrillic come before it and are split into longer tokens
 

@@ -100,9 +100,7 @@ class Workflow:
 
     @property
     def risk(self) -> Literal["", "low", "medium", "high"]:
-        """`low`, `medium` or `high`, as the operator declares it under `custom_labels`; empty when it is not
-        declared.
-        """
+        """`low`, `medium` or `high`, as declared under `custom_labels`; empty without a declaration."""
         declared = self.custom_labels.get("risk", ())
         return normalize_risk(declared[0]) if len(declared) == 1 else ""
 
@@ -122,9 +120,7 @@ class ActionText:
 
 @dataclass(frozen=True, slots=True)
 class ActionSummary:
-    """A type of action, how many of its workflows fit the context, and the signal types those are declared
-    for.
-    """
+    """An action type, the number of its workflows that fit the context, and the signal types they declare."""
 
     action_type: str
     text: ActionText = ActionText()

@@ -1,5 +1,4 @@
-"""Judges a model's answer: it is accepted, with what code can correct corrected, or rejected with all its
-problems at once.
+"""Judges a model's answer: accepts it, perhaps with corrections by code, or rejects it with every problem.
 
 Pure. Facts of the cluster and the catalog were looked up before, and are in VerdictFacts. The required fields
 are those of the canonical answer (ADR-055), severities and signal types those of DD-LLM-001.

@@ -47,8 +47,9 @@ class WorkflowFate(enum.StrEnum):
 
 
 class ApprovalRule(enum.StrEnum):
-    """Who decides about approval: the policy; the checks, to which the policy may add; or nobody, because no
-    workflow is proposed.
+    """Who decides about approval: the policy, the checks, or nobody.
+
+    The policy may add reasons to those of the checks. Nobody decides if no workflow is proposed.
     """
 
     POLICY = "policy"

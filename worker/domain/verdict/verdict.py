@@ -1,6 +1,4 @@
-"""The verdict on an answer: accepted, with what code can correct corrected, or rejected with every problem at
-once.
-"""
+"""The verdict on an answer: accepted, perhaps with corrections by code, or rejected with every problem."""
 
 from __future__ import annotations
 

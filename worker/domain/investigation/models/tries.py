@@ -1,5 +1,4 @@
-"""Decides when a failed call of the model is retried: a bounded number of tries for one reply, in all runs
-together.
+"""Decides when a failed call of the model is retried. The tries for one reply are limited over all runs.
 
 Each failed try is a step of the journal, so that a successor continues to count. Short pauses are waited out;
 for a long one the run ends, and the request runs again after it. A call that was never sent (to a model whose
@@ -22,8 +21,7 @@ NOT_COUNTED = frozenset({MODEL_OUTAGE, PreemptReason.OPEN_FILES})
 
 @dataclass(frozen=True, slots=True)
 class TryRule:
-    """How often one call is tried, and the pause after the first failure, which grows fourfold with each
-    further one.
+    """How often one call is tried, and the first pause, which grows fourfold with each further failure.
 
     Pauses of more than `patience_seconds` in total for one reply end the run, and the request runs again
     after the pause.

@@ -35,8 +35,7 @@ from worker.domain.values.workflow_search import Target
 
 DEADLINE_SECONDS = 20.0
 MAX_ALIKE = 5
-"""How many calls of one tool about one object may differ only in how much is shown; further ones are
-rejected.
+"""How many calls of one tool for one object may differ only in size; further ones are rejected.
 """
 MAX_ERROR = 1200  # characters
 SAME_CALL = "(the same call as before, the same answer: {id}; nothing new will come of it)"

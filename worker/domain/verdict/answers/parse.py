@@ -69,11 +69,11 @@ ONLY_THOUGHTS = "The reply holds {count} characters of reasoning and no answer. 
 def parse_answer(text: str | None, finish: Finish) -> Answer:
     """Read the answer in a reply: `text` as the model wrote it, `finish` why the reply ended.
 
-    `Answer.prose` is the text around the JSON without thoughts, `Answer.problems` what the verdict must reject.
+    `Answer.prose` is the text around the JSON without thoughts, `Answer.problems` what the verdict must
+    reject.
 
     Raises:
         UnreadableAnswer: when no complete answer can be read; its problem tells the model why, and how to answer.
-
     """
     if text is None or not text.strip():
         raise UnreadableAnswer(*_UNFINISHED.get(finish, (Unreadable.EMPTY, "The answer is empty.")))
@@ -88,8 +88,7 @@ def parse_answer(text: str | None, finish: Finish) -> Answer:
 
 
 def read_submission(value: Mapping[str, Any]) -> Answer:
-    """Read an answer that was submitted as a value: in the form that was asked for, or in any that text may
-    have.
+    """Read an answer that was submitted as a value, in the requested form or in any form that text may have.
 
     Raises:
         UnreadableAnswer: when it holds two different answers, or contradicts itself.
@@ -330,7 +329,6 @@ def read_reply(reply: Reply) -> Answer:
 
     Raises:
         UnreadableAnswer: when no complete answer can be read; its problem tells the model why, and how to answer.
-
     """
     given = submissions(reply)
     if not given:

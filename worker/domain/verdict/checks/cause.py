@@ -132,9 +132,7 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
 
 
 def check_confidence(answer: Answer, outcome: InvestigationOutcome | None, report: CheckReport) -> None:
-    """Check that an answer that finds nothing to do states its confidence, because nobody else will look at
-    the incident.
-    """
+    """Check that an answer without an action states its confidence, because no human will look at the incident."""
     if answer.confidence is not None or any(p.path.endswith("confidence") for p in report.problems):
         return
     if outcome in NOTHING_TO_DO and answer.selected_workflow is None:
@@ -186,7 +184,7 @@ def _own_doubts(accepted: Accepted) -> Iterator[str]:
 def _elsewhere(
     accepted: Accepted, affected: ResolvedObject | None, look: FirstLook, signal: ObjectRef
 ) -> Iterator[str]:
-    """Yield a doubt if the answer is about an object that has nothing to do with the resource of the signal."""
+    """Yield a doubt if the affected object is unrelated to the resource of the signal."""
     owners = affected.chain if affected else ()
     related = any(accepted.affected.same_as(member) for member in (signal, *look.chain))
     if not related and not any(signal.same_as(owner) for owner in owners):

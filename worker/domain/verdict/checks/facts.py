@@ -1,5 +1,4 @@
-"""What an answer is judged by, and looking it up: does the blamed object exist, who owns it, does the
-workflow fit.
+"""The facts for judging an answer, and their look-up: existence and owners of the object, and the workflow.
 
 The judging itself is pure (`verdict.judge`).
 """
@@ -270,9 +269,7 @@ class FactFinder:
         )
 
     def _outside(self, ref: ObjectRef, shown: Sequence[Evidence]) -> str:
-        """Return why the object may have nothing to do with the signal; empty when it is near, or the first
-        look found it.
-        """
+        """Why the object may be unrelated to the signal; empty if it is near, or the first look found it."""
         home = self._home
         if home and ref.namespace:
             return "" if ref.namespace == home else f"is outside the namespace of the signal ({home})"
