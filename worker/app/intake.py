@@ -50,7 +50,7 @@ class IntakeError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers of requests and, by durable, of other messages; and the loops that run along with the lanes."""
+    """The handlers of requests and, by durable, of other messages; and the loops next to the lanes."""
 
     requests: MessageHandler
     others: Mapping[str, MessageHandler] = field(default_factory=dict)

@@ -371,7 +371,7 @@ def _notes(run: Run, opening: Opening, found: Investigated) -> list[str]:
 
 
 def _kept(found: Investigated) -> Mapping[str, Any]:
-    """What the history needs in addition to the result: the top owner and its spec hash; empty without a cause."""
+    """What the history needs besides the result: the top owner and its spec hash; empty without a cause."""
     if found.accepted is None:
         return {}
     root = found.accepted.root_owner

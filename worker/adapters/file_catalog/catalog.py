@@ -71,7 +71,7 @@ class FileCatalog:
 
     @property
     def meaning_problem(self) -> str:
-        """Why workflows are ranked by words despite an embedder; empty if not, or until the first vectors exist."""
+        """Why words rank workflows despite an embedder; empty if not, or until the first vectors exist."""
         return self._meaning.problem if self._meaning else ""
 
     def __len__(self) -> int:

@@ -183,7 +183,7 @@ class NatsJournalRun:
     async def append(
         self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
     ) -> None:
-        """After Unavailable, it is unknown whether the step is stored. End the run; the next one will find out."""
+        """After Unavailable, it is unknown whether the step is stored: end the run, the next will find out."""
         stored = False
         while not stored:
             step = Step(self._next, kind, self._run, data, notes, events)

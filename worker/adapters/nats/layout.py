@@ -133,7 +133,7 @@ def _recordings(s: Subjects, replicas: int, hours: int, limit: int) -> list[Want
 
 
 def _buckets(s: Subjects, replicas: int, journal_hours: int) -> list[Wanted]:
-    """As clients of NATS ADR-8 (key-value) and ADR-20 (object store) create them. max_age is a bucket's TTL."""
+    """As clients of NATS ADR-8 (key-value) and ADR-20 (object store) create them. max_age is the TTL."""
     like_kv = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "deny_delete": True}
     kept = [
         (s.journal_bucket, 10, journal_hours * HOUR),

@@ -32,7 +32,7 @@ class NatsRequests:
         self._stream, self._subjects = stream, subjects
 
     async def stranded(self) -> Sequence[StoredRequest]:
-        """Find them by the state of the consumers, because an advisory of the server may not have been stored."""
+        """Find them by the state of the consumers, because the server's advisory may not have been stored."""
         found = list[StoredRequest]()
         for subject in sorted(await self._stream.subjects(f"{self._subjects.prefix}.request.>")):
             parsed, last = self._subjects.parse_request(subject), 0

@@ -117,7 +117,7 @@ def reported_condition(request: Signal) -> str:
 
 
 def alert_window(request: Signal) -> timedelta:
-    """How long the opposite must hold before the alert is over: as long as the signal recurred, at least 15 min."""
+    """How long the opposite must hold to end the alert: as long as the signal recurred, at least 15 min."""
     first, last = request.first_seen or request.firing_time, request.last_seen or request.received_time
     return max(ALERT_WINDOW, last - first) if first else ALERT_WINDOW
 

@@ -108,5 +108,5 @@ def start_decision(load: ProcessLoad, urgency: int, *, suspect: bool) -> StartDe
 
 
 def must_yield(load: ProcessLoad, urgency: int) -> bool:
-    """True if a running suspect of this urgency must end its run before its next call, because a P0 is waiting."""
+    """True if a running suspect of this urgency must end before its next call, because a P0 is waiting."""
     return load.waiting > 0 or (urgency > MOST_URGENT and min(load.suspects) == MOST_URGENT)

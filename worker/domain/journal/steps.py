@@ -129,7 +129,7 @@ def is_overtaken(steps: Sequence[Step], delivery: Delivery) -> bool:
 
 
 def usable(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps from which a successor continues: those since the last fresh start; none if one is unreadable."""
+    """The steps to continue from: those since the last fresh start; none if one of them is unreadable."""
     since = _since_fresh_start(steps)
     return () if any(step.kind == UNREADABLE for step in since) else since
 

@@ -46,7 +46,7 @@ def _short(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str,
 
 
 def _is_noise(key: str, value: Any) -> bool:
-    """True for defaults without meaning, and for `additionalProperties: false`, which providers add themselves."""
+    """True for defaults without meaning, and for `additionalProperties: false`, which providers add."""
     return (key == "default" and (value is None or value in UNSAID)) or (
         key == "additionalProperties" and value is False
     )

@@ -70,7 +70,7 @@ class Spent:
 
 
 def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
-    """The exhausted limit as text for the result; empty while there is room for a call with this much input."""
+    """The exhausted limit as text for the result; empty while a call with this much input fits."""
     for name, used, limit, next_call in _budgets(spent, limits, expected_tokens):
         if used >= limit or used + next_call > limit:
             more = f", the next call may take {next_call:g}" if used < limit else ""
@@ -79,7 +79,7 @@ def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
 
 
 def must_wrap_up(spent: Spent, limits: Limits, expected_tokens: int = 0) -> bool:
-    """True if the next reply must be the final answer, because the rest of the budget is reserved for answers."""
+    """True if the next reply must be the final answer: the rest of the budget is reserved for answers."""
     if spent.llm_calls >= limits.llm_calls - limits.attempts or spent.tool_calls >= limits.tool_calls:
         return True
     return any(

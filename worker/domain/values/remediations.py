@@ -66,7 +66,7 @@ class PastRemediation:
 
     @property
     def successful(self) -> bool:
-        """True if it was executed and is known to have helped: the signal was resolved, or the score is good."""
+        """True if it was executed and known to help: the signal was resolved, or the score is good."""
         good = self.score is not None and self.score >= GOOD
         helped = good if self.resolved is None else self.resolved
         return (
@@ -100,7 +100,7 @@ def spec_drifted(assessment_reason: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TrackRecord:
-    """How often an action was proposed in an environment, and how often it is known to have helped or failed."""
+    """How often an action was proposed in an environment, and is known to have helped or failed."""
 
     proposed: int = 0
     succeeded: int = 0

@@ -47,7 +47,7 @@ def next_delay(
 
 
 def broker_delay(deliveries: int) -> float:
-    """Seconds until redelivery of a message whose outcome the broker could not store, by number of deliveries."""
+    """Seconds until redelivery of a message whose outcome could not be stored, by number of deliveries."""
     return min(REDELIVERY_CAP_SECONDS, REDELIVERY_FIRST_SECONDS * 2.0 ** min(deliveries - 1, 30))
 
 

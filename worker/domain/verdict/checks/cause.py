@@ -132,7 +132,7 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
 
 
 def check_confidence(answer: Answer, outcome: InvestigationOutcome | None, report: CheckReport) -> None:
-    """Check that an answer without an action states its confidence, because no human will look at the incident."""
+    """Check that an answer without an action states its confidence: no human will look at the incident."""
     if answer.confidence is not None or any(p.path.endswith("confidence") for p in report.problems):
         return
     if outcome in NOTHING_TO_DO and answer.selected_workflow is None:
