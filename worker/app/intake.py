@@ -113,10 +113,7 @@ class Intake:
                 title=lane.durable,
             )
         return FastStream(
-            self.broker,
-            on_startup=[self._connect],
-            after_startup=[self._start],
-            on_shutdown=[self._drain],
+            self.broker, on_startup=[self._connect], after_startup=[self._start], on_shutdown=[self._drain]
         )
 
     async def _connect(self) -> None:

@@ -71,10 +71,7 @@ class NatsJournal:
             await self._stream.patiently(f"store {name}", lambda: self._put_object(name, step.data))
         body = encode(step, before, name)
         stored = await self._stream.create(
-            self._subject(key, str(step.number)),
-            body,
-            replacing=after,
-            among=self._subject(key, "*"),
+            self._subject(key, str(step.number)), body, replacing=after, among=self._subject(key, "*")
         )
         if stored.body == body:
             if not stored.ours:  # stored by an earlier try, whose ack was lost: others may have gone on since

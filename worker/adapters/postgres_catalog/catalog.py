@@ -76,11 +76,7 @@ class PostgresCatalog(Database):
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        embedder: Embedder | None = None,
-        call_seconds: float = CALL_SECONDS,
+        self, url: str, *, embedder: Embedder | None = None, call_seconds: float = CALL_SECONDS
     ) -> None:
         super().__init__(url, call_seconds=call_seconds)
         self._meaning = StoredVectors(embedder, time.monotonic)

@@ -120,12 +120,7 @@ CODES: Mapping[str, Meaning] = {
         ),
         (
             REJECTED,
-            (
-                "content_filter",
-                "content_policy_violation",
-                "responsibleaipolicyviolation",
-                "invalid_prompt",
-            ),
+            ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "invalid_prompt"),
         ),
     )
     for code in codes

@@ -15,12 +15,4 @@ from worker.app.settings.environment import (
     read_text,
 )
 
-__all__ = [
-    "PREFIX",
-    "ConfigurationError",
-    "Settings",
-    "documentation",
-    "group_titles",
-    "load",
-    "read_text",
-]
+__all__ = ["PREFIX", "ConfigurationError", "Settings", "documentation", "group_titles", "load", "read_text"]

@@ -41,11 +41,7 @@ class Settings(BaseSettings):
     """All groups together, and what must hold between them. `load` makes it from the environment."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        frozen=True,
-        extra="ignore",
-        hide_input_in_errors=True,
+        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="ignore", hide_input_in_errors=True
     )
 
     nats: groups.NatsSettings = groups.NatsSettings()

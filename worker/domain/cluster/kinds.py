@@ -47,10 +47,7 @@ API_RESOURCES: Mapping[str, tuple[str, ...]] = {
     ),
     "autoscaling/v2": ("horizontalpodautoscalers HorizontalPodAutoscaler hpa",),
     "autoscaling/v1": ("horizontalpodautoscalers HorizontalPodAutoscaler hpa",),
-    "batch/v1": (
-        "cronjobs CronJob cj",
-        "jobs Job",
-    ),
+    "batch/v1": ("cronjobs CronJob cj", "jobs Job"),
     "certificates.k8s.io/v1": ("certificatesigningrequests* CertificateSigningRequest csr",),
     "coordination.k8s.io/v1": ("leases Lease",),
     "discovery.k8s.io/v1": ("endpointslices EndpointSlice",),
@@ -112,9 +109,7 @@ GROUPED = re.compile(r"^(?P<api>(?:[a-z0-9.-]+/)?v\d+[a-z0-9]*)/(?P<kind>[A-Za-z
 QUALIFIED = re.compile(r"^(?P<kind>[A-Za-z]+)\.(?P<group>[a-z0-9.-]+)$")
 
 
-def kinds_of(
-    api_resources: Mapping[str, tuple[str, ...]],
-) -> Iterator[tuple[KindInfo, tuple[str, ...]]]:
+def kinds_of(api_resources: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[KindInfo, tuple[str, ...]]]:
     """Each kind of a table like API_RESOURCES, with its short names."""
     for api_version, resources in api_resources.items():
         for line in resources:

@@ -29,10 +29,7 @@ class MessageId:
 
     def as_notes(self) -> dict[str, Any]:
         """The id as notes of a journal step."""
-        return {
-            "message": self.sequence,
-            "stored_at": self.stored_at.isoformat() if self.stored_at else "",
-        }
+        return {"message": self.sequence, "stored_at": self.stored_at.isoformat() if self.stored_at else ""}
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any]) -> MessageId | None:

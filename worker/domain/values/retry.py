@@ -27,12 +27,7 @@ class RetryPolicy:
 
 
 def next_delay(
-    policy: RetryPolicy,
-    *,
-    attempt: int,
-    age_seconds: float,
-    after: float | None,
-    jitter: float,
+    policy: RetryPolicy, *, attempt: int, age_seconds: float, after: float | None, jitter: float
 ) -> float | None:
     """Seconds until the next try, or None to stop.
 
