@@ -70,9 +70,7 @@ class AlertReceiver:
     async def receive(self, webhook: Webhook) -> None:
         """Publish what is new. Raises ReportedError if it must be sent again: something could not be published."""
         if webhook.truncated:
-            log.warning(
-                "alerts_truncated", left_out=webhook.truncated, advice="raise max_alerts of the receiver"
-            )
+            log.warning("alerts_truncated", left_out=webhook.truncated, advice="raise max_alerts")
         if webhook.invalid:
             self.counts["invalid"] += len(webhook.invalid)
             log.error("alerts_unreadable", errors=webhook.invalid[:3])

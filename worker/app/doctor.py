@@ -261,11 +261,7 @@ def _judged(name: str, reply: Reply, seconds: float) -> list[Examination]:
     rows = [_ok("model", f"{name} answers and calls tools ({seconds:.1f} s)")]
     if reply.usage.cost_usd is None:
         text = f"the price of {reply.model} is not known: RCA_LLM__MAX_COST_USD cannot limit it"
-        rows.append(
-            Examination(
-                "model", Level.WARNING, text, "rely on the limits of calls and tokens (docs/models.md)"
-            )
-        )
+        rows.append(Examination("model", Level.WARNING, text, "limit calls and tokens (docs/models.md)"))
     return rows
 
 

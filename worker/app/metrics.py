@@ -59,12 +59,10 @@ class WorkerMetrics:
         self.tool_calls = counter("rca_tool_calls", "Tool calls of the model", ["tool", "outcome"])
         self.tokens = counter("rca_llm_tokens", "Tokens", ["model", "type"])
         self.cost = counter(
-            "rca_llm_cost_usd", "Cost in US dollars, for models whose price is known", ["model"]
+            "rca_llm_cost_usd", "Cost in US dollars, for models with a known price", ["model"]
         )
         self.redactions = counter("rca_redactions", "Secrets masked in the evidence of published results")
-        self.seconds = histogram(
-            "rca_analysis_seconds", "Wall time of one analysis", ["kind"], buckets=SECONDS
-        )
+        self.seconds = histogram("rca_analysis_seconds", "Wall time of analyses", ["kind"], buckets=SECONDS)
         self.stage_seconds = histogram(
             "rca_stage_seconds", "Duration of one stage of an analysis", ["stage"], buckets=STAGE_SECONDS
         )

@@ -98,9 +98,7 @@ async def verify(
     from worker.app.auditing import check_export, read_heads
 
     if file and archive:
-        raise typer.BadParameter(
-            "--file verifies an archive alone, --archive with the stream: give one of them"
-        )
+        raise typer.BadParameter("--file verifies an archive alone, --archive with the stream: give one")
     request = _key(request)
     asked: dict[str, Any] = {"only": request, "head": head, "heads": read_heads(heads) if heads else []}
     known = [read_public_key(path) for path in key or ()]
