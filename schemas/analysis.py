@@ -63,6 +63,25 @@ class AffectedResource(Message):
     """`v1` or `<group>/<version>`; empty if unknown."""
 
 
+class ReportedSignal(Message):
+    """What the request reported, so that a result says what it is about. Fields as in the request."""
+
+    signal_type: Text
+    """The type of the signal."""
+    severity: Text
+    """The severity by the sender."""
+    resource_kind: Text
+    """Kind of the resource the signal is about."""
+    resource_name: Text
+    """Its name."""
+    resource_namespace: Text = ""
+    """Its namespace, empty for cluster scope."""
+    error_message: Text = ""
+    """The beginning of what the source says, with secrets removed."""
+    received_time: Timestamp
+    """When the sender got the signal."""
+
+
 class RootCauseAnalysis(Message):
     """The root cause of the incident."""
 
@@ -251,6 +270,8 @@ class AnalysisResult(Message):
     """Why, in words."""
     is_actionable: Flag | None = None
     """Whether something can be done; None when not assessed."""
+    signal: ReportedSignal | None = None
+    """What the request reported; None in results of earlier versions."""
     environment: Text = ""
     """The environment that approval was decided for, in lower case: that of the request, or `production`
     where its safety context names another. Empty in results of earlier versions."""

@@ -35,6 +35,12 @@ def where(kind: str, namespace: str, name: str) -> str:
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
+def reported(result: AnalysisResult) -> str:
+    """The object that the signal named; empty in results of earlier versions."""
+    told = result.signal
+    return where(told.resource_kind, told.resource_namespace, told.resource_name) if told else ""
+
+
 def confirmation_line(found: Corroboration) -> str:
     """A line that says whether the cluster confirms the answer, and why."""
     return CONFIRMED[found.by].format(reason=one_line(found.reason, LINE_CHARS)).removesuffix(": ")

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from schemas.analysis import (
     AffectedResource,
     Approval,
     ApprovalFactor,
     HumanReviewReason,
+    ReportedSignal,
     RootCauseAnalysis,
     SelectedWorkflow,
     Status,
 )
 from schemas.usage import Usage
-from tests.fakes.messages import review_result
+from tests.fakes.messages import NOON, review_result
+from worker.app.cli.report import print_result
+from worker.app.pages import as_html, as_markdown, incident_page
 from worker.app.pages.results import ROWS_KEPT, ResultIndex, figures
 
 
@@ -73,6 +79,24 @@ def test_figures_add_up_what_is_known():
     assert (3, 0.5, 2, 10) == (found.results, found.cost_usd, found.unpriced, found.tokens_median)
     assert {"completed": 2, "needs_human_review": 1} == dict(found.statuses)
     assert ["policy_decision"] == [name for name, count in found.factors if count == 1]
+
+
+def test_a_result_without_an_answer_says_what_was_reported():
+    signal = ReportedSignal(
+        signal_type="HighLatency", severity="critical", resource_kind="Deployment", resource_name="api",
+        resource_namespace="shop", received_time=NOON, error_message="*2 %* of calls <b>fail</b>",
+    )  # fmt: skip
+    result, index = review_result("rr-1", signal=signal), ResultIndex()
+    index.add("rr-1", result)
+    (row,) = index.search("highlatency shop/api")
+    assert "HighLatency on Deployment shop/api" == row.reported
+    page, out = incident_page("rr-1", result), io.StringIO()
+    print_result(result, console=Console(file=out, width=80))
+    for text in (as_html(page), as_markdown(page), out.getvalue()):
+        assert "HighLatency" in text
+        assert "Deployment shop/api" in text
+    assert "&lt;b&gt;fail" in as_html(page)
+    assert "must approve" not in as_html(page)
 
 
 def test_no_results_are_no_error():

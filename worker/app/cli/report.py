@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from schemas.analysis import AnalysisResult, CorroborationSource, Status
+from schemas.analysis import AnalysisResult, CorroborationSource, ReportedSignal, Status
 from schemas.incident import Signal
 from schemas.workflow import SelectedWorkflow
 from worker.app.verdict_line import confirmation_line, decision_line, where
@@ -39,8 +39,8 @@ def print_result(
     console = console or Console(highlight=False)
     width, style = min(console.width, MAX_WIDTH), STATUS_STYLE[result.status]
     console.print(_panel("Verdict", _verdict(result), style), width=width)
-    if request is not None:
-        console.print(_panel("Incident", _incident(request), "blue"), width=width)
+    if signal := request or result.signal:
+        console.print(_panel("Incident", _incident(signal), "blue"), width=width)
     console.print(_panel("Root cause", _root_cause(result), "magenta"), width=width)
     console.print(_panel("Evidence", _evidence(result), "blue"), width=width)
     if remediation := _remediation(result):
@@ -79,12 +79,13 @@ def _rows(*rows: tuple[str, str]) -> Table:
     return table
 
 
-def _incident(request: Signal) -> Table:
+def _incident(request: Signal | ReportedSignal) -> Table:
+    rank = f"{request.severity}, {request.priority}" if isinstance(request, Signal) else request.severity
     resource = where(request.resource_kind, request.resource_namespace, request.resource_name)
     return _rows(
-        ("signal", f"{one_line(request.signal_type, 80)} ({request.severity}, {request.priority})"),
+        ("signal", f"{one_line(request.signal_type, 80)} ({rank})"),
         ("resource", resource),
-        ("environment", request.environment),
+        ("environment", request.environment if isinstance(request, Signal) else ""),
         ("received", request.received_time.strftime("%Y-%m-%d %H:%M:%S UTC")),
         ("error", one_line(request.error_message, LINE_CHARS)),
     )

@@ -17,7 +17,7 @@ from schemas.analysis import AnalysisResult
 from schemas.audit import AuditEvent, LLMResponse, LLMToolCall, ResponseFailed, ValidationAttempted
 from schemas.evidence import EvidenceItem
 from worker.app.steps import step_of
-from worker.app.verdict_line import CONFIRMED, confirmation_line, decision_line, where
+from worker.app.verdict_line import CONFIRMED, confirmation_line, decision_line, reported, where
 
 TONES = {"completed": "good", "needs_human_review": "warn", "failed": "bad"}
 ROWS_KEPT = 400
@@ -51,6 +51,8 @@ class IncidentPage:
     verdict: str
     tone: str
     """`good`, `warn`, `bad` or `calm`: how the verdict is coloured."""
+    reported: str
+    """The object that the signal named."""
     confirmation: str
     cited: Sequence[EvidenceItem]
     """Evidence that the causal chain cites; `uncited` is what else the model saw."""
@@ -74,6 +76,7 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
         result=result,
         verdict=decision_line(result),
         tone=tone_of(result),
+        reported=reported(result),
         confirmation=_confirmation(result, cause),
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],

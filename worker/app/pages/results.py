@@ -10,7 +10,7 @@ from datetime import datetime
 
 from schemas.analysis import AnalysisResult
 from worker.app.pages.incident import tone_of
-from worker.app.verdict_line import decision_line, where
+from worker.app.verdict_line import decision_line, reported, where
 
 ROWS_KEPT = 10_000
 PAGE_ROWS = 100
@@ -29,6 +29,8 @@ class IncidentRow:
     target: str
     environment: str
     signal: str
+    reported: str
+    """The signal and its object; empty in results of earlier versions."""
     by: str
     factors: tuple[str, ...]
     tokens: int
@@ -37,9 +39,7 @@ class IncidentRow:
 
     def matches(self, words: Sequence[str]) -> bool:
         """True if the row contains every word. Words are in lower case."""
-        text = (
-            f"{self.key} {self.verdict} {self.target} {self.environment} {self.signal} {self.reason}".lower()
-        )
+        text = f"{self.key} {self.verdict} {self.target} {self.environment} {self.signal} {self.reason} {self.reported}".lower()
         return all(word in text for word in words)
 
 
@@ -120,6 +120,7 @@ def _row(key: str, result: AnalysisResult) -> IncidentRow:
         target=where(target.kind, target.namespace, target.name) if target else "",
         environment=result.environment,
         signal=cause.signal_type if cause else "",
+        reported=f"{result.signal.signal_type} on {reported(result)}" if result.signal else "",
         by=str(result.corroboration.by) if result.corroboration else "",
         factors=tuple(factor.code for factor in result.approval.factors) if result.approval.required else (),
         tokens=result.usage.input_tokens + result.usage.output_tokens,

@@ -85,6 +85,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         human_review_reason=conclusion.reason,
         human_review_detail=redact(conclusion.detail),
         is_actionable=conclusion.is_actionable,
+        signal=_reported(parts.request),
         environment=_word(decided_environment(parts.request)),
         approval=_without_secrets(parts.approval),
         warnings=_texts([*parts.warnings, *(accepted.warnings if accepted else ())]),
@@ -106,6 +107,18 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         raw_analysis=excerpt(redact(last.text)) if last else "",
         completed_at=parts.completed_at,
         **_recovery(parts),
+    )
+
+
+def _reported(request: Signal) -> analysis.ReportedSignal:
+    return analysis.ReportedSignal(
+        signal_type=_word(request.signal_type),
+        severity=_word(request.severity),
+        resource_kind=_word(request.resource_kind),
+        resource_name=redact(request.resource_name),
+        resource_namespace=request.resource_namespace,
+        error_message=_word(request.error_message),
+        received_time=request.received_time,
     )
 
 
