@@ -111,15 +111,8 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
 
 
 def _reported(request: Signal) -> analysis.ReportedSignal:
-    return analysis.ReportedSignal(
-        signal_type=_word(request.signal_type),
-        severity=_word(request.severity),
-        resource_kind=_word(request.resource_kind),
-        resource_name=redact(request.resource_name),
-        resource_namespace=request.resource_namespace,
-        error_message=_word(request.error_message),
-        received_time=request.received_time,
-    )
+    said: dict[str, Any] = {name: getattr(request, name) for name in analysis.ReportedSignal.model_fields}
+    return analysis.ReportedSignal(**{n: _word(v) if isinstance(v, str) else v for n, v in said.items()})
 
 
 def _resolution_notes(accepted: Accepted | None) -> list[str]:
