@@ -35,6 +35,7 @@ def test_an_expression_asks_for_metrics_and_labels_that_there_are(expression):
 def test_every_alert_says_what_to_do_and_how_urgent_it_is():
     assert set(ALERTS) == table_names("Alerts")
     assert {"critical", "warning"} == {rule["labels"]["severity"] for rule in ALERTS.values()}
+    assert all(["summary"] == list(rule["annotations"]) for rule in ALERTS.values())
     assert all(rule["annotations"]["summary"] for rule in ALERTS.values())
 
 
