@@ -65,8 +65,7 @@ def normalize_risk(text: str) -> Risk:
 
 
 EstimatedRisk = Annotated[
-    Risk,
-    BeforeValidator(lambda value: normalize_risk(value) if isinstance(value, str) else value),
+    Risk, BeforeValidator(lambda value: normalize_risk(value) if isinstance(value, str) else value)
 ]
 """How risky a remediation is: a closed set. Other words, which results of earlier versions may have, are
 read as their level."""

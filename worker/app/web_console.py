@@ -248,10 +248,7 @@ async def serve(console: Console, host: str, port: int) -> AsyncIterator[int]:
     app.router.add_get("/login", console.login_page)
     app.router.add_post("/login", console.login)
     app.router.add_get("/static/{name}", _static)
-    async with (
-        listening(app, host, port) as taken,
-        Supervisor().running("results", console.follow()),
-    ):
+    async with listening(app, host, port) as taken, Supervisor().running("results", console.follow()):
         yield taken
 
 

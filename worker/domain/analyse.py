@@ -214,11 +214,7 @@ class Analysis:
         return found
 
     async def _approval(
-        self,
-        run: Run,
-        found: Investigated,
-        alignment: Alignment,
-        conclusion: Conclusion,
+        self, run: Run, found: Investigated, alignment: Alignment, conclusion: Conclusion
     ) -> Approval:
         """Decide whether a human must approve the workflow: by the policy, and the findings of the checks."""
         accepted, corroborated = alignment.verdict, alignment.corroborated
@@ -355,11 +351,7 @@ async def _judge(reply: Reply, fact_finder: FactFinder) -> Judged:
 def _ending(run: Run, opening: Opening, found: Investigated, alignment: Alignment) -> Ending:
     affected, request = found.facts.affected if found.facts else None, run.request
     against = doubts(
-        alignment.verdict,
-        affected,
-        opening.first_look,
-        signal_resource(request),
-        request.safety_context,
+        alignment.verdict, affected, opening.first_look, signal_resource(request), request.safety_context
     )
     stated = (*against, *alignment.corroborated.contradictions)
     return Ending(alignment.verdict, found.stop, found.stop_detail, doubts=stated)

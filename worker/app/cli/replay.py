@@ -174,11 +174,7 @@ async def replay(
 
 
 def _print(
-    bundle: Bundle,
-    wanted: Alternative,
-    replayed: Replayed,
-    found: tuple[ChangedFact, ...],
-    fields: list[str],
+    bundle: Bundle, wanted: Alternative, replayed: Replayed, found: tuple[ChangedFact, ...], fields: list[str]
 ) -> None:
     changed = ", ".join(f"{name} {value}" for name, value in wanted.names.items())
     about = f"{bundle.key}: {_line(bundle)}; {f'with {changed}' if changed else 'as it was'}"

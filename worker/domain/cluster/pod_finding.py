@@ -28,10 +28,7 @@ from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 
-SELECTING = {
-    "PodDisruptionBudget": ("spec", "selector"),
-    "NetworkPolicy": ("spec", "podSelector"),
-}
+SELECTING = {"PodDisruptionBudget": ("spec", "selector"), "NetworkPolicy": ("spec", "podSelector")}
 WHOLE_NAMESPACE = {"Namespace", "ResourceQuota", "LimitRange"}
 NOT_RUNNING = "status.phase!=Running,status.phase!=Succeeded"
 QUIET = {"Running", "Completed", "Succeeded"}
@@ -88,11 +85,7 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
     mine = {name_of(pod) for pod in chosen}
     others = {name_of(pod): pod for pod in around if name_of(pod) not in mine and pod_failing(pod)}
     return Pods(
-        worst_first(chosen),
-        worst_first(list(others.values())),
-        own.complete,
-        listing.complete,
-        between,
+        worst_first(chosen), worst_first(list(others.values())), own.complete, listing.complete, between
     )
 
 

@@ -165,7 +165,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
 
 ERROR_LEVEL = re.compile(
     r"\b(?:FATAL|ERROR|ERR|CRIT(?:ICAL)?|EMERG(?:ENCY)?|ALERT|SEVERE|PANIC|Exception|Error|error|fatal|panic|emerg|crit)\b|"
-    r"^[EF]\d{4} |\[emerg\]|Traceback|level=(?:error|fatal|panic)|\"(?:level|severity)\"\s*:\s*\"(?:error|fatal|panic|critical)",
+    r"^[EF]\d{4} |\[emerg\]|Traceback|level=(?:error|fatal|panic)|\"(?:level|severity)\"\s*:\s*\"(?:error|fatal|panic|critical)"
 )
 QUIET_LEVEL = re.compile(
     r"\b(?:DEBUG|TRACE|INFO|NOTICE|WARN(?:ING)?)\b|level=(?:info|debug|warn)|\"(?:level|severity)\"\s*:\s*\"(?:info|debug|warn)|^[IW]\d{4} ",

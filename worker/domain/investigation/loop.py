@@ -62,10 +62,7 @@ from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.outcome import Stop
 from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, Verdict, fuller
 
-STOPS = {
-    GiveUpReason.CONTEXT_OVERFLOW: Stop.CONTEXT_FULL,
-    GiveUpReason.BUDGET_SPENT: Stop.BUDGET_SPENT,
-}
+STOPS = {GiveUpReason.CONTEXT_OVERFLOW: Stop.CONTEXT_FULL, GiveUpReason.BUDGET_SPENT: Stop.BUDGET_SPENT}
 CALL_INSTEAD_OF_ANSWER = Problem(
     ProblemKind.UNREADABLE,
     "",
@@ -213,14 +210,7 @@ class _Loop:
         Its costs leave out failed tries of a last call, which a successor could not count.
         """
         return Investigated(
-            tuple(self._attempts),
-            self._spent,
-            model,
-            stop,
-            detail,
-            self._shrunk,
-            self._facts,
-            self._partial,
+            tuple(self._attempts), self._spent, model, stop, detail, self._shrunk, self._facts, self._partial
         )
 
     async def next_reply(self) -> Asked:

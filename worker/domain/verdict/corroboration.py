@@ -11,12 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from schemas.analysis import (
-    Corroboration,
-    CorroborationSource,
-    DiagnosedCause,
-    ParameterOrigin,
-)
+from schemas.analysis import Corroboration, CorroborationSource, DiagnosedCause, ParameterOrigin
 from worker.domain.cluster.fields import stamp
 from worker.domain.diagnosis.actions import ProposedAction
 from worker.domain.diagnosis.causes import Diagnosis, Strength
@@ -115,8 +110,7 @@ class Corroborator:
         """
         facts = ClusterFacts(now=self.now)
         found, since = await Investigator(self.cluster, self.budget).conclude(
-            facts,
-            lambda known: (diagnose(known, self.signal), settled_since(known, self.signal, spoken_of)),
+            facts, lambda known: (diagnose(known, self.signal), settled_since(known, self.signal, spoken_of))
         )
         stated = tuple(f.sentence for f in found if f.strength is Strength.DIRECT)
         if since is None or since > before:

@@ -113,8 +113,7 @@ TYPES: Mapping[str, ApiType] = {
     "Condition": ApiType(dropped=frozenset({"lastProbeTime", "lastHeartbeatTime", "lastUpdateTime"})),
     "Status": ApiType(CONDITIONS),
     "WorkloadStatus": ApiType(
-        CONDITIONS,
-        dropped=frozenset({"collisionCount", "fullyLabeledReplicas", "uncountedTerminatedPods"}),
+        CONDITIONS, dropped=frozenset({"collisionCount", "fullyLabeledReplicas", "uncountedTerminatedPods"})
     ),
     "DeploymentSpec": ApiType(
         TEMPLATE, {"progressDeadlineSeconds": 600, "revisionHistoryLimit": 10, "strategy": STRATEGY}

@@ -128,9 +128,7 @@ async def list_available_actions(run: ToolContext, asked: ListAvailableActions) 
     context = _context(run, asked.signal_type, asked.severity)
     actions = await run.catalog.actions(context)
     types = signal_types_of(await run.catalog.actions(SelectionContext()))
-    shown: dict[str, Any] = {
-        "actions": [_action(action) for action in actions],
-    }
+    shown: dict[str, Any] = {"actions": [_action(action) for action in actions]}
     if run.for_agents:
         shown["signal_types_in_catalog"] = sorted(types)
     elif more := sorted(types - set(SignalType)):

@@ -17,11 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.domain.values.conversation import Finish, Reply, ToolCall
-from worker.domain.verdict.answers.answer import (
-    Answer,
-    Unreadable,
-    UnreadableAnswer,
-)
+from worker.domain.verdict.answers.answer import Answer, Unreadable, UnreadableAnswer
 from worker.domain.verdict.answers.fields import Contradiction, Fields, clean, plain, unwrapped
 from worker.domain.verdict.answers.form import SUBMIT_RESULT
 from worker.domain.verdict.answers.json_text import JsonFaultKind, same_value

@@ -162,10 +162,7 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "approval_factors": [{"code": found.code, "detail": found.detail} for found in factors],
         "risk_factors": list(sentences(factors)),
         "action_type": facts.action_type,
-        "action": {
-            "action": action_name(facts.action_type),
-            "risk_level": _risk_level(declared, estimated),
-        }
+        "action": {"action": action_name(facts.action_type), "risk_level": _risk_level(declared, estimated)}
         | downtime,
         "declared_risk": declared,
         "estimated_risk": estimated,

@@ -179,9 +179,7 @@ class Proposals:
         for group, more in self.report().groups.items():
             known = found.get((group.action, group.environment), TrackRecord())
             found[group.action, group.environment] = TrackRecord(
-                known.proposed + more.proposed,
-                known.succeeded + more.succeeded,
-                known.failed + more.failed,
+                known.proposed + more.proposed, known.succeeded + more.succeeded, known.failed + more.failed
             )
         return found
 

@@ -23,13 +23,7 @@ from worker.domain.cluster.history import same_as_before, summary
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
-from worker.domain.values.workflows import (
-    Parameter,
-    ParameterType,
-    SelectionContext,
-    Workflow,
-    action_name,
-)
+from worker.domain.values.workflows import Parameter, ParameterType, SelectionContext, Workflow, action_name
 from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredWorkflow, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.evidence import is_reported
