@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -37,8 +36,9 @@ async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterat
             yield nc
     finally:
         link.closing = True
-        with contextlib.suppress(nats.errors.ConnectionClosedError):
-            await broker.stop()
+        await (
+            nc.close()
+        )  # not `broker.stop`: it drains, which leaves an unread exception when it is cancelled
 
 
 @asynccontextmanager
