@@ -78,7 +78,9 @@ async def test_tables_of_a_newer_version_are_left_alone(url):
         url, "INSERT INTO workflow_catalog_migration (number, name) VALUES ($1, 'later.sql')", NEWEST + 1
     )
     async with PostgresCatalog(url) as catalog:
-        with pytest.raises(CatalogUnavailable, match=r"newer version .2; this version knows 1.: update rca-worker"):
+        with pytest.raises(
+            CatalogUnavailable, match=r"newer version .2; this version knows 1.: update rca-worker"
+        ):
             await catalog.check()
     with pytest.raises(CatalogUnavailable, match="newer version"):
         await push(url, [A], {})
