@@ -9,7 +9,8 @@ from pydantic import SecretStr, ValidationError
 from schemas.subjects import Lane
 from worker.app.settings import PREFIX, ConfigurationError, Settings, documentation, load
 from worker.app.settings.environment import secrets
-from worker.app.settings.groups import Group, LlmSettings, NatsSettings, WorkerSettings
+from worker.app.settings.fields import Group
+from worker.app.settings.groups import LlmSettings, NatsSettings, WorkerSettings
 
 SECRET = "FAKE-hunter2"
 NAMES = [name for name, _, _ in documentation()]

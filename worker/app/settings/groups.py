@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     field_validator,
     model_validator,
 )
-from pydantic_settings import NoDecode
 
+from worker.app.settings.fields import Group, NamespacePatterns, Paths, Texts, WebAddress, matching
 from worker.app.settings.mounts import read_mounts
 from worker.domain.values.external_tools import McpServer
 from worker.domain.values.retry import RetryPolicy
@@ -27,47 +22,6 @@ NATS_SCHEMES = {"nats", "tls", "ws", "wss"}
 WORDS = "words of letters, digits, - and _, joined by dots"
 
 
-def _comma_list(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-def _matching(pattern: str, expected: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"must be {expected}")
-        return value
-
-    return AfterValidator(check)
-
-
-WebAddress = Annotated[
-    str,
-    # Credentials do not belong in an address, because messages show it.
-    _matching(
-        r"(https?://[^\s/?#@]+(/[^\s?#@]*)?)?",
-        "http://HOST:PORT or https://HOST/PATH, without credentials and query",
-    ),
-]
-Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_list)]
-Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_comma_list)]
-NamespacePattern = Annotated[
-    str, _matching(r"[a-z0-9*?-]{1,63}", "the name of a namespace, with * and ? as wildcards")
-]
-NamespacePatterns = Annotated[tuple[NamespacePattern, ...], NoDecode, BeforeValidator(_comma_list)]
-
-
-class Group(BaseModel):
-    """A frozen group of settings, with a docstring under each field."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="ignore",
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-        hide_input_in_errors=True,
-    )
-
-
 class NatsSettings(Group):
     """The NATS server."""
 
@@ -75,7 +29,7 @@ class NatsSettings(Group):
     """Addresses of the servers, separated by commas."""
     prefix: Annotated[
         str,
-        _matching(
+        matching(
             r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*",
             "words of small letters, digits, - and _ that begin with a letter, joined by dots",
         ),
@@ -99,9 +53,9 @@ class NatsSettings(Group):
     """Name in the server's certificate, if it is not the one in `servers`."""
     tls_first: bool = False
     """Start TLS before the server sends anything, for servers with `handshake_first`."""
-    inbox_prefix: Annotated[str, _matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "_INBOX"
+    inbox_prefix: Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "_INBOX"
     """First part of the subjects on which replies arrive. Each role has its own (`rca permissions`)."""
-    api_prefix: Annotated[str, _matching(r"[A-Za-z0-9$_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "$JS.API"
+    api_prefix: Annotated[str, matching(r"[A-Za-z0-9$_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "$JS.API"
     """First part of the JetStream API's subjects, for `rca audit` in another account than the streams
     (`rca permissions`)."""
     connect_seconds: float = Field(30.0, gt=0)
@@ -317,7 +271,7 @@ class PolicySettings(Group):
     """Base address of an OPA server to ask instead (`http://opa:8181`)."""
     decision: Annotated[
         str,
-        _matching(
+        matching(
             r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*", "names joined by /, such as rca/approval"
         ),
     ] = "rca/approval"

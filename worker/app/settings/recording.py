@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from worker.app.settings.groups import Group
+from worker.app.settings.fields import Group
 
 
 class RecordSettings(Group):
