@@ -36,9 +36,8 @@ async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterat
             yield nc
     finally:
         link.closing = True
-        await (
-            nc.close()
-        )  # not `broker.stop`: it drains, which leaves an unread exception when it is cancelled
+        # `broker.stop` drains instead, and a drain that is cancelled leaves an exception that nobody reads.
+        await nc.close()
 
 
 @asynccontextmanager
