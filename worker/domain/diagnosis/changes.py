@@ -90,8 +90,8 @@ def _bad_rollout(
     pod, newest, signals = reference(sick[0]), reference(rollout.newest), observed(facts, workload, sick[0])
     told = f"The pods of {workload} fail since its newest revision, which changed {rollout.told}; revision {rollout.revision} was available."
     return Diagnosis(
-        Cause.BAD_ROLLOUT, workload, told, Strength.TIMED, (pod, newest), frozenset({Remedy.ROLL_BACK}), signals,
-        (workload, newest, reference(rollout.previous), pod), rollout.revision,
+        Cause.BAD_ROLLOUT, workload, told, Strength.TIMED, also=(pod, newest), revision=rollout.revision, signals=signals,
+        remedies=frozenset({Remedy.ROLL_BACK}), reads=(workload, newest, reference(rollout.previous), pod),
     )  # fmt: skip
 
 
@@ -153,6 +153,6 @@ def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Mani
             if lately(facts, when):
                 told = f"The containers of {workload} started before {reference(found)} changed and still hold its former values."
                 yield Diagnosis(
-                    Cause.STALE_CONFIGURATION, workload, told, Strength.TIMED, (reference(pod),),
-                    frozenset({Remedy.RESTART}), reads=(reference(pod), reference(found)),
+                    Cause.STALE_CONFIGURATION, workload, told, Strength.TIMED, also=(reference(pod),),
+                    remedies=frozenset({Remedy.RESTART}), reads=(reference(pod), reference(found)),
                 )  # fmt: skip

@@ -65,8 +65,8 @@ class FailingPod:
         told = f"Container {container.name} of {self.workload} {what}."
         signals = observed(self.facts, self.workload, self.pod)
         return Diagnosis(
-            cause, self.workload, told, strength, (self.ref,), frozenset(remedies), signals, (self.ref,),
-            container=container.name,
+            cause, self.workload, told, strength, also=(self.ref,), remedies=frozenset(remedies),
+            signals=signals, reads=(self.ref,), container=container.name,
         )  # fmt: skip
 
     def defective_start(self, container: Container, what: str) -> Diagnosis:

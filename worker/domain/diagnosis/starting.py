@@ -188,8 +188,8 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
     also = tuple(dict.fromkeys((*blamed[1:], workload, failing.ref)))
     signals = ("FailedMount", "CreateContainerConfigError", *observed(facts, workload, failing.pod))
     return Diagnosis(
-        Cause.MISSING_CONFIGURATION, blamed[0], told, Strength.DIRECT, also, frozenset(remedies), signals,
-        (failing.ref, ref), rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
+        Cause.MISSING_CONFIGURATION, blamed[0], told, also=also, remedies=frozenset(remedies), signals=signals,
+        reads=(failing.ref, ref), revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
     )  # fmt: skip
 
 
