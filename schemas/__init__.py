@@ -1,3 +1,4 @@
-"""The contract: requests, results, failures, audit events, and every name on the wire. Pydantic and stdlib
-only.
+"""The contract: requests, results, failures, audit events, and every name on the wire.
+
+It depends on pydantic and the standard library only.
 """

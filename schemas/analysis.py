@@ -33,8 +33,9 @@ class Status(enum.StrEnum):
 
 
 class HumanReviewReason(enum.StrEnum):
-    """Why a result needs human review. A closed list, because consumers fail on unknown values; details go
-    into the detail field.
+    """Why a result needs human review.
+
+    The list is closed because consumers fail on unknown values. Details go into the detail field.
     """
 
     WORKFLOW_NOT_FOUND = "workflow_not_found"

@@ -1,5 +1,6 @@
-"""The AsyncAPI 3.0 document: what travels where, with which headers, in one file with its schemas and
-examples.
+"""The AsyncAPI 3.0 document: what travels where, and with which headers.
+
+It is one file that contains its schemas and examples.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ Json = dict[str, Any]
 
 
 def asyncapi(schemas: Mapping[str, Json], samples: Mapping[str, Any]) -> Json:
-    """The document with the default prefix. `schemas` are JSON Schemas by name, `samples` messages by file
-    name.
+    """The document with the default prefix.
+
+    `schemas` are JSON Schemas by name, `samples` are messages by file name.
     """
     channels = _channels(Subjects())
     received = {name for name in channels if name.startswith("requests.") or name == "outcomes"}
@@ -84,8 +86,9 @@ def asyncapi(schemas: Mapping[str, Json], samples: Mapping[str, Any]) -> Json:
 
 
 def bundled(schemas: Mapping[str, Json]) -> Json:
-    """All schemas, and the definitions of each under its name: input and output may differ in what they
-    share.
+    """All schemas, with the definitions of each under its own name.
+
+    Input and output schemas may differ in the definitions that they share.
     """
     components: Json = {}
     for name, schema in schemas.items():

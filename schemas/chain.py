@@ -1,5 +1,4 @@
-r"""The chain of hashes that makes the audit events of a request tamper-evident, and what the signature of its
-end says.
+r"""The hash chain that makes the audit events of a request tamper-evident, and what a signature covers.
 
 Canonical JSON, which is also how events are published, byte for byte:
 

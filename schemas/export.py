@@ -74,8 +74,9 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def samples() -> dict[str, Message]:
-    """The committed samples by file name, which starts with the name of the schema. The audit events are a
-    chain.
+    """The committed samples by file name, which starts with the name of the schema.
+
+    The audit events form a chain.
     """
     files = {path.stem: path for path in sorted((V1 / "samples").glob("*.json")) if path.stem not in VECTORS}
     models = {stem: next(model for name, model in MODELS.items() if stem.startswith(name)) for stem in files}

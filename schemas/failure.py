@@ -23,9 +23,7 @@ Excerpt = Annotated[str, StringConstraints(strict=True), AfterValidator(excerpt)
 
 
 class ValidationCode(enum.StrEnum):
-    """What was wrong: with a message (decoding, schema, routing) or with an answer of the model
-    (`answer_*`).
-    """
+    """What was wrong with a message (decoding, schema, routing) or an answer of the model (`answer_*`)."""
 
     TOO_LARGE = "too_large"
     NOT_UTF8 = "not_utf8"

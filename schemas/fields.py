@@ -171,8 +171,9 @@ ApiVersion = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Marks a field that is rejected wherever it appears; the error and the JSON Schema name its
-    replacement.
+    """Marks a field that is rejected wherever it appears.
+
+    The error and the JSON Schema name its replacement.
     """
 
     replacement: str
@@ -193,8 +194,9 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """Bounds an array or an object before its items are read, so that a long one costs nothing, and gives
-    one error.
+    """Bounds an array or an object before its items are read.
+
+    A long one thus costs nothing and gives a single error.
     """
 
     limit: int

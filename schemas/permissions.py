@@ -1,5 +1,4 @@
-"""What each role around a worker may publish and subscribe to on NATS: least privilege, generated from the
-code.
+"""What each role around a worker may publish and subscribe to on NATS: least privilege.
 
 Worker, provisioner and operator share the account that holds the streams. Every other role has an account of
 its own and imports what it needs. Permissions alone would not be enough: a client that may publish anything
@@ -80,8 +79,9 @@ class Access:
 
 
 def access(role: Role, subjects: Subjects) -> Access:
-    """The rights of a role under a prefix. Roles inside have an inbox of their own, others an account of
-    their own.
+    """The rights of a role under a prefix.
+
+    Roles inside the worker's account have an inbox of their own; all others have an account of their own.
     """
     asked, heard = RIGHTS[role](subjects)
     if role in INSIDE:

@@ -35,8 +35,9 @@ def _always_true(value: Any) -> Any:
 
 
 def _scalars_as_text(value: Any) -> Any:
-    """Scalars become text as JSON writes them (`5`, `true`); null means absent; the rest is left to be
-    refused.
+    """Turn scalars into text as JSON writes them (`5`, `true`).
+
+    Null means absent. Anything else is left to validation, which rejects it.
     """
     if not isinstance(value, Mapping):
         return value

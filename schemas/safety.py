@@ -35,8 +35,9 @@ class SafetyMessage(Message):
 
 
 class SafetyConstraints(SafetyMessage):
-    """Hard limits on what may be done. Actions match as action type, its first word, or a glob
-    (`delete_*`).
+    """Hard limits on what may be done.
+
+    A pattern matches an action type as a whole, by its first word, or as a glob (`delete_*`).
     """
 
     max_downtime_seconds: Count | None = None

@@ -41,8 +41,9 @@ OUTCOMES: Final = "outcomes"
 
 
 class Header(enum.StrEnum):
-    """Headers of our own (`Nats-*` is the server's), of CloudEvents 1.0 in binary mode, and of W3C trace
-    context.
+    """Header names: our own, CloudEvents 1.0 in binary mode, and W3C trace context.
+
+    Names that begin with `Nats-` belong to the server.
     """
 
     REASON = "Rca-Reason"
@@ -107,8 +108,9 @@ def cloud_source(cluster_name: str = "") -> str:
 
 
 def folded(text: str) -> str:
-    """A prefix as names of streams have it. Prefixes that differ only in case, dots, `-` and `_` give the
-    same names.
+    """A prefix in the form that stream names use.
+
+    Prefixes that differ only in case, dots, `-` and `_` give the same names.
     """
     return text.upper().replace(".", "_").replace("-", "_")
 

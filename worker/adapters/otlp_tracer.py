@@ -1,5 +1,6 @@
-"""Spans for an OpenTelemetry collector: the SDK with its OTLP/HTTP exporter, set up by the standard OTEL_*
-variables.
+"""Spans for an OpenTelemetry collector.
+
+It uses the SDK with the OTLP/HTTP exporter, which the standard OTEL_* variables configure.
 
 A thread exports batches from a bounded queue; spans that do not fit are dropped. No global state is set, so
 that instrumented libraries record no spans of their own.

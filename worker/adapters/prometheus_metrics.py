@@ -1,5 +1,6 @@
-"""Metrics port on the HTTP API of Prometheus (`/api/v1/query`, `/api/v1/query_range`), and of compatible
-servers.
+"""The Metrics port on the HTTP API of Prometheus and compatible servers.
+
+It uses `/api/v1/query` and `/api/v1/query_range`.
 """
 
 from __future__ import annotations

@@ -68,7 +68,10 @@ class AlertReceiver:
     _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def receive(self, webhook: Webhook) -> None:
-        """Publish what is new. Raises ReportedError if it must be sent again: something could not be published."""
+        """Publish the alerts that are new.
+
+        Raises ReportedError if the webhook must be sent again, because something could not be published.
+        """
         if webhook.truncated:
             log.warning("alerts_truncated", left_out=webhook.truncated, advice="raise max_alerts")
         if webhook.invalid:

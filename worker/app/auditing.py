@@ -187,9 +187,10 @@ def check_export(
     heads: Sequence[KeptHead] = (),
     progress: Progress = lambda _done, _all: None,
 ) -> Report:
-    """Check exported events: a file with one per line, or the directory of an archive, which also has the
-    results to compare them with. `head` is for an archive, `kept_since` for a file. Raises ArchiveError,
-    OSError.
+    """Check exported events: a file with one per line, or the directory of an archive.
+
+    An archive also contains the results to compare them with. `head` is for an archive, `kept_since` for a
+    file. Raises ArchiveError and OSError.
 
     Requests may have been open at `exported_at`. Without it they may be open now; but with `keys` none may be
     open, because a chain whose end was cut off looks the same.

@@ -85,8 +85,9 @@ class RequestClient:
         self._nc, self._subjects = nc, subjects
 
     async def submit(self, body: bytes, kind: RequestKind) -> Submitted:
-        """Publish a body as it is. Within the duplicate window of the stream, equal bodies are stored
-        once.
+        """Publish a body as it is.
+
+        Within the duplicate window of the stream, equal bodies are stored once.
         """
         subject = self._subjects.request(kind, lane_of(body))
         key = readable_key(body, kind)
@@ -170,8 +171,9 @@ class RequestClient:
             await subscription.unsubscribe()
 
     async def outcome(self, waiter: Waiter, submitted: Submitted, timeout_seconds: float) -> Outcome | None:
-        """The outcome of the request; None after the timeout. A result that was stored before counts as
-        well.
+        """Wait for the outcome of the request; None after the timeout.
+
+        A result that was stored before counts as well.
         """
         loop = asyncio.get_running_loop()
         waiter.submitted, end = submitted, loop.time() + timeout_seconds

@@ -1,5 +1,6 @@
-"""Everything a worker needs on one machine without configuration: a NATS server, a snapshot cluster, an
-analyst.
+"""Everything a worker needs on one machine: a NATS server, a snapshot cluster and an analyst.
+
+It needs no configuration.
 
 The parts speak the real protocols, so what runs on them is the production path. If no model is configured,
 the offline analyst answers.

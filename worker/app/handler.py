@@ -218,8 +218,9 @@ class RequestHandler:
                 return await self._serve(run, counts)
 
     async def _look_up(self, accepted: AcceptedRequest) -> Settlement | Run:
-        """The run to begin; or the settlement, if the request has its result or its key belongs to another
-        message.
+        """Return the run to begin, or the settlement of a message that must not run.
+
+        It must not run if the request has its result, or if its key belongs to another message.
         """
         # The journal first: a run that ends while this is read stores its result before its last step.
         run = await self._open(accepted)
@@ -369,8 +370,10 @@ class RequestHandler:
 
 
 def _is_sent_again(run: Run, failed: AnalysisResult) -> bool:
-    """True if the message is not the one that became a dead letter: the journal names another one, or it was
-    stored after the result. The minute allows for clocks that differ.
+    """True if the message is not the one that became a dead letter.
+
+    In that case the journal names another message, or this one was stored after the result. The minute allows
+    for clocks that differ.
     """
     is_later = run.accepted.delivery.stored_at > failed.completed_at + timedelta(minutes=1)
     return is_later or any(step.kind == DEAD_LETTERED for step in run.steps)

@@ -1,5 +1,6 @@
-"""`rca mcp`: our catalog and context tools for other agents, over stdio or streamable HTTP (Model Context
-Protocol).
+"""`rca mcp`: the catalog and context tools for other agents, over the Model Context Protocol.
+
+The transport is stdio or streamable HTTP.
 
 Imported only when it is used: the library is an extra. Under stdio standard output belongs to the protocol.
 """
@@ -220,8 +221,9 @@ def _on_stop(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def _piped_lines() -> AsyncIterator[AsyncIterator[str] | None]:
-    """The lines of standard input where it is a pipe, a socket or a terminal; None for a file, which never
-    blocks.
+    """The lines of standard input if it is a pipe, a socket or a terminal.
+
+    None for a file, which never blocks.
     """
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):

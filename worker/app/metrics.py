@@ -120,8 +120,9 @@ class WorkerMetrics:
         waiting: Callable[[], Mapping[str, int]],
         stranded: Callable[[], int],
     ) -> None:
-        """Ask at each scrape how full the streams are, how many requests wait, and how many are no longer
-        delivered.
+        """Report the fill of the streams and the state of the queue at each scrape.
+
+        This includes how many requests wait, and how many are no longer delivered.
         """
         for name, text, field in (
             ("rca_stream_bytes", "Bytes stored in a stream", "stored"),

@@ -87,8 +87,9 @@ def raise_limit() -> int:
 
 
 def files_left() -> int:
-    """Return how many more files this process may open; 0 when not even the list of its open files can be
-    read.
+    """Return how many more files this process may open.
+
+    0 if not even the list of its open files can be read.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     for directory in DESCRIPTORS:

@@ -1,5 +1,6 @@
-"""Requests that have exhausted their deliveries: the server keeps them in the queue, but no longer delivers
-them.
+"""Requests that have exhausted their deliveries.
+
+The server keeps them in the queue but no longer delivers them.
 
 The limit of deliveries is a backstop. A request that reaches it becomes a dead letter like any other, and is
 then removed from the queue.
@@ -46,8 +47,9 @@ class SweepReport:
 
 
 class StrandedRequests:
-    """Turns requests that the server will not deliver again into dead letters, and removes them from the
-    queue.
+    """Turns requests that the server will not deliver again into dead letters.
+
+    Each one is then removed from the queue.
 
     They are found by the server's advisories (`__call__` is a `delivery.MessageHandler`) and by sweeping the
     queue: the advisory of a request is published once, and is lost if it cannot be stored then.

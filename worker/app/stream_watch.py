@@ -38,8 +38,10 @@ class StreamFill:
 
 @dataclass(slots=True)
 class StreamWatch:
-    """`problem` says why messages cannot be served, `notice` what will need attention; both are empty if all
-    is well.
+    """Watches the streams and consumers of a worker.
+
+    `problem` says why messages cannot be served, `notice` what will need attention; both are empty if all is
+    well.
 
     `ack_waits` are those of the consumers on the server, in seconds, which take precedence over the settings.
     Each look also tells `clock` the time of the server.

@@ -263,8 +263,9 @@ class MeteredEvents:
 
 
 def traceparent_of(headers: Mapping[str, str]) -> str:
-    """The trace context in the headers of a message (W3C Trace Context, version 00); empty without a valid
-    one.
+    """The trace context in the headers of a message; empty without a valid one.
+
+    Its format is version 00 of W3C Trace Context.
     """
     named = (value for name, value in headers.items() if name.lower() == Header.TRACEPARENT)
     return next((value for value in named if TRACEPARENT.fullmatch(value)), "")

@@ -1,5 +1,6 @@
-"""The pipeline of one request: enrich, investigate, check alignment, conclude, decide about approval, build
-the result.
+"""The pipeline of one request, from enrichment to the published result.
+
+Its stages are: enrich, investigate, corroborate, conclude, decide about approval, build the result.
 
 Everything that was read or paid for is a journal step, so that a successor gets to the same place and
 continues. The result is the last step: once it is in the journal it is published as it is, and never built a

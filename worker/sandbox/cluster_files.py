@@ -1,5 +1,6 @@
-"""Reads a snapshot from disk: `cluster/*.yaml` with objects of any kind, `logs/` with what containers
-printed.
+"""Reads a snapshot from disk.
+
+`cluster/*.yaml` holds objects of any kind, `logs/` what containers printed.
 
 The files are the user's own, so mistakes are named exactly; their sizes are bounded all the same.
 """

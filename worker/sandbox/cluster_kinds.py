@@ -114,8 +114,10 @@ class ResourceTable:
 
 @cache
 def status_fields() -> dict[str, Any]:
-    """`kinds`: the type of the status of each built-in kind that has one; `types`: the fields of each type,
-    and their types.
+    """The status fields of built-in kinds.
+
+    `kinds`: the type of the status of each built-in kind that has one. `types`: the fields of each type, and
+    their types.
     """
     found: dict[str, Any] = json.loads((files("worker") / "sandbox" / "status_fields.json").read_bytes())
     return found
@@ -144,9 +146,7 @@ def plural_of(kind: str) -> str:
 
 
 def discovery_document(table: ResourceTable, parts: Sequence[str]) -> dict[str, Any] | None:
-    """The answer of discovery at `/api`, `/apis` and below, by the parts of the path; None if it is not
-    served.
-    """
+    """The discovery answer at `/api`, `/apis` and below; None if the path is not served."""
     match parts:
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"]}
@@ -248,8 +248,9 @@ def _built_in(info: KindInfo, short_names: tuple[str, ...]) -> Resource:
 
 
 def _from_definition(definition: Manifest) -> Iterable[Resource]:
-    """The served versions of a CustomResourceDefinition (apiextensions.k8s.io/v1); a broken one defines
-    nothing.
+    """The served versions of a CustomResourceDefinition (apiextensions.k8s.io/v1).
+
+    A broken definition defines nothing.
     """
     spec = mapping(definition.get("spec"))
     names = mapping(spec.get("names"))

@@ -1,5 +1,6 @@
-"""A read-only Kubernetes API server over a snapshot: real HTTP on loopback, for the demo, the evaluation and
-the tests.
+"""A read-only Kubernetes API server over a snapshot.
+
+It speaks real HTTP on loopback, for the demo, the evaluation and the tests.
 
 It speaks the documented REST protocol ("Kubernetes API Concepts"), so production clients need no special
 case. Not served: watch, writes, Table output, OpenAPI.
@@ -234,8 +235,9 @@ def _accounts(binding: Manifest) -> list[str]:
 
 
 def _rules(role: Manifest, roles: Iterable[Manifest]) -> Iterator[Mapping[str, Any]]:
-    """The rules of a role; of an aggregated role, those of the roles that it selects, as the controller fills
-    them in.
+    """The rules of a role.
+
+    An aggregated role has those of the roles that it selects, as the controller fills them in.
     """
     aggregation = role.get("aggregationRule")
     if not aggregation:

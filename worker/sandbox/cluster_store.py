@@ -82,8 +82,9 @@ class Snapshot:
         return found
 
     def list(self, resource: Resource, options: ListOptions) -> dict[str, Any]:
-        """One page as the API's list object, in the order of the keys in etcd; built-in items come without
-        kind and apiVersion, as there.
+        """One page as the API's list object, in the order of the keys in etcd.
+
+        As in the real API, built-in items come without kind and apiVersion.
 
         Raises ApiFailure 400 for a selector or a token that cannot be read.
         """

@@ -166,7 +166,9 @@ class DataStorageCatalog(ServerClient):
         return found
 
     def _note(self, found: CatalogRecords) -> None:
-        """Raises RequestFailedError when no record can be used: the server has another contract, not an empty
+        """Note the records that were left out.
+
+        Raises RequestFailedError if no record can be used: then the server has another contract, not an empty
         catalog.
         """
         before, count = self._left_out, found.left_out

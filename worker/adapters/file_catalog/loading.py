@@ -180,8 +180,7 @@ def read_into(contents: CatalogContents, document: YamlDocument) -> None:
 
 
 def _of_items(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The fields that the items of a list inherit from it; None when the value is not a list of catalog
-    objects.
+    """The fields that the items of a list inherit; None if the value is not a list of catalog objects.
 
     `kubectl get -o yaml` writes a `List` of whole objects. The API writes a list of one kind and names it
     once.
@@ -264,9 +263,7 @@ def _workflow(
 
 
 def _content_id(document: YamlDocument, at: Location, name: str) -> str:
-    """An id made from the content: the same content always has the same id, wherever the catalog is copied
-    to.
-    """
+    """An id derived from the content, so that a copy of the catalog has the same ids."""
     content = document.value[at[0]] if at else document.value
     return str(uuid.uuid5(CONTENT_IDS, json.dumps([name, content], sort_keys=True)))
 

@@ -68,8 +68,9 @@ class YamlDocument:
 
 
 def items_of(document: YamlDocument, inherited: Mapping[str, Any]) -> list[YamlDocument]:
-    """The items of a Kubernetes list as documents of their own, with their lines and the fields that they
-    inherit.
+    """The items of a Kubernetes list as documents of their own.
+
+    They keep their line numbers and inherit the fields of the list.
     """
     values = document.value.get("items")
     items = values if isinstance(values, list) else []
@@ -92,8 +93,9 @@ class RejectedYamlError(Exception):
 
 
 def catalog_files(directory: Path) -> list[Path]:
-    """Regular YAML and JSON files below the directory, by name, without hidden ones (mounted ConfigMaps have
-    such).
+    """Regular YAML and JSON files below the directory, sorted by name.
+
+    Hidden files are skipped, because mounted ConfigMaps contain some.
     """
     found = []
     for path in directory.rglob("*"):

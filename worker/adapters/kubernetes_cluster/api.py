@@ -67,8 +67,9 @@ class _UnauthorizedError(Exception):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ApiReader:
-    """GETs with retries. Retried are refused connections, timeouts, broken answers, 429 and 500, 502, 503,
-    504.
+    """Sends GET requests, with retries.
+
+    It retries refused connections, timeouts, broken answers, and the statuses 429, 500, 502, 503 and 504.
     """
 
     credentials: ClusterCredentials

@@ -157,8 +157,9 @@ class Discovery:
             return error
 
     def _forget(self, read: int) -> bool:
-        """Drop the documents among the first `read` that were read; False if there are none, or it was done
-        too often.
+        """Drop the cached documents among the first `read` reads.
+
+        Returns False if there are none, or if this was done too often.
         """
         old = [path for path, cached in self._cache.items() if 0 < cached.read_number <= read]
         now = self.monotonic()
@@ -190,8 +191,9 @@ class Discovery:
 
 
 def _known(wanted: str, group: str, api_version: str) -> KindInfo | None:
-    """The built-in kind: those are served in every supported release, whatever version of their group is
-    named.
+    """The built-in kind, whatever version of its group is named.
+
+    Every supported release serves the built-in kinds.
     """
     known = built_in(wanted, api_version) or built_in(wanted)
     own_group = known.api_version.rpartition("/")[0] if known else ""
@@ -199,8 +201,10 @@ def _known(wanted: str, group: str, api_version: str) -> KindInfo | None:
 
 
 def _in_groups(wanted: str, groups: Sequence[ServedGroup]) -> list[KindInfo]:
-    """In the preferred versions first: a kind that another group only has in an old version does not count
-    then.
+    """The matching kinds, those in preferred versions first.
+
+    A kind that another group serves only in an older version does not count if a preferred version has a
+    match.
     """
     preferred = [one for group in groups for versions in group.versions[:1] for one in versions]
     others = [one for group in groups for versions in group.versions[1:] for one in versions]

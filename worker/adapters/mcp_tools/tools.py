@@ -1,5 +1,6 @@
-"""ExternalTools port on MCP servers, over streamable HTTP or over the stdin and stdout of a process it
-starts.
+"""The ExternalTools port on MCP servers.
+
+It uses streamable HTTP, or the stdin and stdout of a process that it starts.
 
 A task for each server keeps the connection, and reconnects when it is lost: at once when a tool is called,
 else after a pause. The first description of a tool is used until the worker ends, so that the server cannot

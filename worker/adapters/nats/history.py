@@ -141,7 +141,9 @@ class NatsHistory:
 
 
 def _with_outcome(item: PastRemediation, outcome: RemediationOutcome, target: ObjectRef) -> PastRemediation:
-    """Prefer the executor's report: the workflow that it ran, and the spec of its target if that is the
+    """Complete an entry with the executor's report.
+
+    The report takes precedence for the workflow that ran, and for the spec of its target if that is the
     resource itself.
     """
     acted = outcome.target

@@ -1,5 +1,6 @@
-"""A journal step as bytes: one line of JSON (the head), one line for each audit event of the step, then its
-data.
+"""The bytes of a journal step.
+
+They are one line of JSON (the head), one line for each audit event of the step, then its data.
 
 What follows the head is the content. It is not compressed in steps that describe a run, so that each version
 can count runs. All other steps are compressed (deflate), with the contents of earlier steps and a fixed text
@@ -82,7 +83,9 @@ class Head(_Version):
 
 
 def encode(step: Step, before: Sequence[Step], name: str) -> bytes:
-    """`before` are the steps that its run has written just before it, `name` is that of its object if it is
+    """The bytes of a step.
+
+    `before`: the steps that its run wrote immediately before it. `name`: the name of its object if it is
     large.
     """
     large = is_large(step)

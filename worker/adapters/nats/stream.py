@@ -87,8 +87,9 @@ class _NotYet(Exception):  # noqa: N818 - a state: no answer that can be relied 
 
 
 class FencedStream:
-    """One stream: written once per subject, or appended to with deduplication by message id; read from its
-    leader.
+    """One stream, read from its leader.
+
+    A subject is written once, or appended to with deduplication by message id.
 
     It needs no consumer, and so no right to create one. Every method raises Unavailable when nothing is known
     after `patience_seconds`, and ValueError for a message that can't be sent at all (above the server's
@@ -197,8 +198,9 @@ class FencedStream:
         return found
 
     async def newest_first(self, subject: str = ">", *, before: int = 0) -> AsyncGenerator[StoredMessage]:
-        """The messages on a subject, wildcards allowed, the newest first; with `before` those of lower
-        sequences.
+        """The messages on a subject, newest first; wildcards are allowed.
+
+        With `before`, only messages with lower sequences.
 
         The server only finds the next message, not the one before: gaps are crossed in steps that double.
         """

@@ -44,8 +44,9 @@ class StreamState(_Answer):
 
 
 class StreamInfo(_Answer):
-    """What is read of io.nats.jetstream.api.v1.stream_info_response; nats-py's own model leaves out
-    `first_ts`.
+    """The parts that are read of io.nats.jetstream.api.v1.stream_info_response.
+
+    The model in nats-py lacks `first_ts`.
     """
 
     state: StreamState

@@ -25,8 +25,9 @@ ZLIB_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "def
 
 
 class CallState:
-    """The state of one call in the transport: `answered` once the provider has sent a status, `too_long` once
-    it has sent more than any answer needs.
+    """The state of one call in the transport.
+
+    `answered`: the provider has sent a status. `too_long`: it has sent more than any answer needs.
     """
 
     def __init__(self) -> None:
@@ -85,8 +86,9 @@ class _AnswerStream(httpx2.AsyncByteStream):
 
 
 def completed(body: bytes) -> bytes:
-    """The body of a chat completion or a message, with unimportant missing fields filled in; any other body
-    as it is.
+    """The body of a chat completion or a message, with missing unimportant fields filled in.
+
+    Any other body is returned unchanged.
     """
     try:
         answer = json.loads(body)

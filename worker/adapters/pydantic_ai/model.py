@@ -53,8 +53,9 @@ UNBUILT = (
 
 
 class PydanticAIModel:
-    """A model named `<provider>:<name>` as pydantic-ai names them (`openai-chat:gpt-5`,
-    `anthropic:claude-sonnet-4-6`).
+    """A model named `<provider>:<name>`, as pydantic-ai does.
+
+    Examples: `openai-chat:gpt-5`, `anthropic:claude-sonnet-4-6`.
 
     `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens`
     bounds one answer. With `silence_seconds`, answers are streamed, and one that is silent for this long has

@@ -1,5 +1,6 @@
-"""The providers of models: their names, their settings, and their clients, each imported only when it is
-configured.
+"""The providers of models: their names, settings and clients.
+
+Each client is imported only when its provider is configured.
 """
 
 from __future__ import annotations

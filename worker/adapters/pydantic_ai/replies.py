@@ -159,8 +159,9 @@ def _cost(response: ModelResponse) -> float | None:
 
 @lru_cache(maxsize=64)
 def _cached_price(model: str | None, provider: str | None, url: str | None) -> float | None:
-    """The price of a cached input token in the price list, as a share of the price of a new one; None for an
-    unknown model.
+    """The price of a cached input token as a share of the price of a new one.
+
+    It comes from the price list. None for a model that is not in it.
 
     Searching the whole list in vain costs as much as the rest of reading a reply.
     """

@@ -1,5 +1,6 @@
-"""One version of a policy in a process of its own, which can be killed. The next evaluation gets a new
-process.
+"""One version of a policy in a process of its own, which can be killed.
+
+After that, the next evaluation gets a new process.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ class Evaluated:
 
 
 class Evaluator:
-    """Evaluates one version of a policy, one input at a time, which the caller ensures. Close it
-    afterwards.
+    """Evaluates one version of a policy.
+
+    The caller sends one input at a time, and closes the evaluator in the end.
     """
 
     def __init__(self, sources: PolicySources, bounds: Bounds) -> None:
@@ -168,9 +170,7 @@ async def _killed(process: Process) -> int:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raise PolicyUnusable for anything that is not JSON in either direction, or not an answer to the
-    question.
-    """
+    """Raise PolicyUnusable for values that are not JSON, and for answers of the wrong form."""
     try:
         yield
     except (ValueError, TypeError, LookupError, RecursionError) as e:
@@ -187,8 +187,9 @@ def _line(document: Any) -> bytes:
 
 
 async def _spawn() -> Process:
-    """Start the evaluator, without the worker's environment, and without signals meant for the worker's
-    group.
+    """Start the evaluator without the worker's environment and outside its process group.
+
+    Signals sent to the group of the worker thus do not reach it.
     """
     environment = {k: v for k, v in os.environ.items() if k in {"LD_LIBRARY_PATH", "PATH"}}
     try:

@@ -1,5 +1,4 @@
-"""The files a policy consists of: reading them, telling versions apart, and their content as modules and
-data.
+"""The files of a policy: reading them, telling versions apart, and their modules and data.
 
 A `data` document is one object, in JSON or YAML, without duplicate keys. Two values for one limit are an
 error and never "the last one wins": nobody could say which limit holds.
@@ -52,8 +51,9 @@ class PolicyFiles:
 
     @property
     def version(self) -> str:
-        """Eight digits that change with any byte: of `sha256sum FILE`, for several of `sha256sum FILES... |
-        sha256sum`.
+        """Eight hexadecimal digits that change with any byte.
+
+        They are the start of `sha256sum FILE`, or of `sha256sum FILES... | sha256sum` for several files.
 
         The files are in order of their names, without their directories.
         """
@@ -88,8 +88,9 @@ class PolicyFiles:
 
 
 def read_files(path: Path | None = None, data: Sequence[Path] = ()) -> PolicyFiles:
-    """The policy in a file, in a directory (`*.rego`, data in `*.json`, `*.yaml`), or, without a path, the
-    shipped one.
+    """The policy in a file or a directory; without a path, the shipped one.
+
+    In a directory, modules are `*.rego`, and data documents `*.json` and `*.yaml`.
 
     `data` are more files with data. Raises PolicyUnusable.
     """

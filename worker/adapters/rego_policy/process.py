@@ -72,8 +72,9 @@ def load(policy: dict[str, Any]) -> tuple[Any, dict[str, int | None]]:
 
 
 def heads(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of the syntax tree with only the needed parts, because the tree is 40 times as large as the
-    policy.
+    """An object of the syntax tree, reduced to the parts that are needed.
+
+    The whole tree is 40 times as large as the policy.
 
     Of the bodies of rules, only their calls are kept.
     """
@@ -103,7 +104,9 @@ def builtins_of(engine: Any) -> frozenset[str]:
 def unserved(
     module: dict[str, Any], served: frozenset[str], rules: dict[str, int | None]
 ) -> Iterator[tuple[str, int]]:
-    """The functions that a module calls but neither the evaluator serves nor a module defines, with the line.
+    """The functions that a module calls although nothing defines them, each with its line.
+
+    Neither the evaluator nor another module has such a function.
 
     The evaluator itself notices an unknown function only when an input leads to the call.
     """

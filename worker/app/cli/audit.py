@@ -87,8 +87,7 @@ async def verify(
     ] = None,
     json_output: Json = False,
 ) -> int:
-    """Find events that were changed, dropped, moved, added or cut off, and results that differ from the
-    trail.
+    """Find events that were changed, dropped, moved, added or cut off, and altered results.
 
     Also reports a stream that was emptied, receives messages of other streams, or has lower limits than
     provisioned. Exit code 1 if there are findings; each request is listed with its first bad event.

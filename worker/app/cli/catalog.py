@@ -193,8 +193,9 @@ async def push(
     prune: Annotated[bool, typer.Option("--prune", help="Disable workflows without a file.")] = False,
     json_output: Json = False,
 ) -> int:
-    """Write all workflows into the database of RCA_CATALOG__DATABASE_URL. Creates its tables if they are
-    missing.
+    """Write all workflows into the database of RCA_CATALOG__DATABASE_URL.
+
+    Creates its tables if they are missing.
 
     Exit code 1 if a worker would refuse the directory (nothing is written then), or if vectors are missing.
     """

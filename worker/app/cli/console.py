@@ -156,8 +156,9 @@ def one_line(text: str, limit: int) -> str:
 
 
 def print_json(document: Any) -> None:
-    """For scripts. Only ASCII, so that nothing in it can control the terminal, and half a character is no
-    error.
+    """Print JSON for scripts.
+
+    It is pure ASCII: nothing in it can control the terminal, and unpaired surrogates cause no error.
     """
     typer.echo(json.dumps(document, indent=2))
 
@@ -188,8 +189,7 @@ async def _show_waiting(what: str) -> None:
 
 @contextmanager
 def progress(what: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
-    """Yields `show(done, total)`, which says on standard error how far the work is and how long the rest will
-    take.
+    """Yield `show(done, total)`, which reports progress and the remaining time on standard error.
 
     A bar on a terminal, a line every ten seconds elsewhere, nothing for what takes less than a second. `what`
     is what the command is doing, such as "reading events".

@@ -18,8 +18,9 @@ AREA_CHARS, TEXT_CHARS = 11, 400
 
 @asynchronous
 async def doctor(*, json_output: Json = False) -> int:
-    """Check NATS, cluster, model, catalog and policy with the settings of a worker, and say how to fix each
-    fault.
+    """Check everything that a worker with these settings needs, and say how to fix each fault.
+
+    The checks cover NATS, cluster, model, catalog and policy.
 
     Changes nothing. Asks each configured model one short question. Exit code 1 if there is a fault.
     """

@@ -1,5 +1,6 @@
-"""`rca alertmanager` and `rca console`: requests from the webhooks of Alertmanager, and the incidents as web
-pages.
+"""`rca alertmanager` and `rca console`: the commands that listen for HTTP.
+
+The first turns webhooks of Alertmanager into requests, the second serves incidents as web pages.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ async def alertmanager() -> int:
 
 
 def _require_token(settings: AlertmanagerSettings) -> None:
-    """Raises ConfigurationError without a token: whoever reaches the port could have incidents analysed,
-    which costs money.
+    """Raise ConfigurationError if no token is set.
+
+    Without one, whoever reaches the port could have incidents analysed, which costs money.
     """
     from worker.app.settings import ConfigurationError
 

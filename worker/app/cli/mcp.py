@@ -83,8 +83,9 @@ async def mcp(
 
 
 def allowed_hosts(settings: McpSettings, host: str, port: int) -> list[str]:
-    """Values of the Host header that are accepted. Raises ConfigurationError if the address needs more
-    settings.
+    """Values of the Host header that are accepted.
+
+    Raises ConfigurationError if the address needs more settings.
     """
     from worker.app.settings import ConfigurationError
 

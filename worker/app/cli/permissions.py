@@ -37,8 +37,9 @@ def permissions(
     ] = "",
     json_output: Json = False,
 ) -> None:
-    """Print the NATS permissions of each role as server configuration (deploy/nats/roles.conf, for any
-    prefix).
+    """Print the NATS permissions of each role as server configuration.
+
+    deploy/nats/roles.conf is this output for the default prefix.
 
     Roles: worker, provisioner, operator, gateway, aianalysis, executor, audit-reader.
     """

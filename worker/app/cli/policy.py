@@ -39,8 +39,9 @@ def decide(
     ] = None,
     json_output: Json = False,
 ) -> None:
-    """Decide one input as a worker would: in the same kind of process, with the same limits. Exit code 1 if
-    there is no decision.
+    """Decide one input exactly as a worker would: in the same kind of process, with the same limits.
+
+    Exits with 1 if there is no decision.
 
     `rca policy input` prints an input to start from.
     """

@@ -61,8 +61,9 @@ async def record(
     ] = None,
     json_output: Json = False,
 ) -> int:
-    """Write the recording of a finished request to a file: the reads of its analysis, their answers, and the
-    result.
+    """Write the recording of a finished request to a file.
+
+    It holds the reads of its analysis, their answers, and the result.
 
     Workers record when RCA_RECORD__HOURS is set. The file is redacted, but it still describes your cluster.
     Exit code 1 if there is no recording.

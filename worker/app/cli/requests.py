@@ -1,6 +1,4 @@
-"""`rca submit`, `rca show`, `rca cancel` and `rca report`: one request, as a gateway or an operator handles
-it.
-"""
+"""`rca submit`, `rca show`, `rca cancel` and `rca report`: commands about one request."""
 
 from __future__ import annotations
 

@@ -127,8 +127,9 @@ async def cluster(
 @sandbox.command()
 @asynchronous
 async def analyst(*, port: Port = 0) -> int:
-    """Start the offline analyst, which answers OpenAI chat completions by rules. Set RCA_LLM__BASE_URL to
-    its url.
+    """Start the offline analyst, which answers OpenAI chat completions by rules.
+
+    Set RCA_LLM__BASE_URL to its url.
     """
     from worker.sandbox.analyst.server import serve
 
@@ -138,8 +139,9 @@ async def analyst(*, port: Port = 0) -> int:
 
 
 def _require_free(port: int) -> None:
-    """Raises ReportedError, in one line, if the port is taken. A server would report that with its whole
-    log.
+    """Raise ReportedError if the port is taken.
+
+    The message is one line; the server itself would print its whole log.
     """
     with listening_on(HOST, port, "choose another with --port"):
         socket.create_server((HOST, port)).close()

@@ -23,8 +23,9 @@ def spec_hash(
     *,
     json_output: Json = False,
 ) -> None:
-    """Print the spec hash of a resource, for pre_remediation_spec_hash or post_remediation_spec_hash of an
-    outcome.
+    """Print the spec hash of a resource.
+
+    Use it as the pre_remediation_spec_hash or post_remediation_spec_hash of an outcome.
 
     FILE holds the resource, and after it the ConfigMaps that its pods use. One that is missing counts as
     absent.

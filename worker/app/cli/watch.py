@@ -89,8 +89,9 @@ def _said_ended(key: str, result: AnalysisResult) -> int:
 async def _follow(
     events: asyncio.Queue[AuditEvent], key: str | None, operations: Operations, *, as_json: bool
 ) -> int:
-    """Print one line per step, until the request `key` has ended, or has a result although its end was
-    missed.
+    """Print one line per step until the request `key` has ended.
+
+    A result also counts as its end, in case the last step was missed.
     """
     from schemas.audit import ENDS, EventType
     from worker.app.steps import step_of

@@ -73,8 +73,7 @@ async def worker() -> int:
 
 @contextmanager
 def _not_imported(*optional: str) -> Iterator[None]:
-    """Import without packages that structlog, FastStream and the Kubernetes client load if they are
-    installed.
+    """Import nothing that structlog, FastStream and the Kubernetes client load only if it is installed.
 
     A worker never uses them; they would cost it up to 25 MiB, and its start up to a second.
     """

@@ -207,7 +207,10 @@ def secrets() -> Iterator[SettingName]:
 
 
 def read_secrets(environment: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """(secrets in variables and files by group and field, problems). A line break at the end is no part of a secret."""
+    """Read the secrets from variables and files.
+
+    Returns the secrets by group and field, and the problems. A line break at the end is not part of a secret.
+    """
     given = {name.upper(): value for name, value in environment.items() if value}
     found: dict[str, dict[str, str]] = {}
     problems: list[str] = []

@@ -1,5 +1,6 @@
-"""MCP servers to mount, as they are written in the environment:
-`docs=https://host/mcp,runbooks=stdio:/usr/bin/server`.
+"""The MCP servers to mount, as the environment lists them.
+
+For example `docs=https://host/mcp,runbooks=stdio:/usr/bin/server`.
 """
 
 from __future__ import annotations

@@ -99,8 +99,9 @@ class ClusterWatch:
 
 
 def checked_namespace(settings: KubernetesSettings) -> str | None:
-    """The namespace where the worker must be allowed to list pods: empty for all, None if the settings do not
-    say.
+    """The namespace in which the worker must be allowed to list pods.
+
+    Empty for all namespaces, None if the settings do not say.
     """
     if "Pod" in map(canonical_kind, settings.denied_kinds):
         return None

@@ -1,5 +1,6 @@
-"""One chain of audit events as it is read: in the order of the stream, in little memory (32 bytes for each
-event).
+"""One chain of audit events, read in the order of the stream.
+
+It takes little memory: 32 bytes for each event.
 
 A worker that takes a request over publishes earlier events again, with the same bytes. Otherwise events come
 in the order of their numbers, because each is confirmed before the next one is published. So an early event

@@ -245,8 +245,9 @@ def _may_wait(chain: Chain, facts: AuditFacts) -> bool:
 
 
 def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: AuditFacts) -> None:
-    """The stored result is that of the last end; or of an earlier one, while a replayed dead letter is being
-    answered.
+    """Check that the stored result is that of the last end.
+
+    It may be that of an earlier end while a replayed dead letter is being answered.
     """
     chain, end = chains[-1], chains[-1].ends[-1]
     if stored is None or stored.sha256 == end.result_sha256:

@@ -47,8 +47,9 @@ class ChainStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """The first problem of a chain. With the sequence 0: of a message without a chain, the stream or an
-    archive.
+    """The first problem of a chain.
+
+    With sequence 0 it is about a message without a chain, about the stream or about an archive.
 
     `position` is the sequence in the stream or the line of the file; 0 for a missing event, stream and
     archive.

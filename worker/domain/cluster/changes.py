@@ -88,8 +88,9 @@ def describe_changes(revisions: Sequence[Manifest]) -> list[str]:
 
 
 def _named(revision: Manifest) -> str:
-    """`revision 4 (created TIME, ReplicaSet api-7d9, 0/1 ready)`, without the name if the ReplicaSet has no
-    pods.
+    """`revision 4 (created TIME, ReplicaSet api-7d9, 0/1 ready)`.
+
+    Without the name if the ReplicaSet has no pods.
     """
     told = [f"created {text(meta(revision).get('creationTimestamp'))}"]
     wanted = whole(dig(revision, "spec", "replicas"))
@@ -103,8 +104,9 @@ def _named(revision: Manifest) -> str:
 
 
 def differences(old: Any, new: Any) -> list[str]:
-    """`spec.containers[app].image: a:1 -> a:2` for each field that differs; elements of arrays are matched by
-    name.
+    """`spec.containers[app].image: a:1 -> a:2` for each field that differs.
+
+    Elements of arrays are matched by name.
     """
     return [line for line in _differences(old, new, "", 0) if not line.startswith(NOISE)]
 

@@ -43,8 +43,9 @@ Name = tuple[str, str]
 async def descent(
     cluster: Cluster, owner: ObjectRef, pods: Sequence[Manifest]
 ) -> tuple[frozenset[str], tuple[ObjectRef, ...]]:
-    """The names of the pods that belong to the owner, by their owner references and those of their owners,
-    and the objects between them and the owner.
+    """The names of the pods that belong to the owner, and the objects between them and the owner.
+
+    Pods belong to it by their owner references and those of their owners.
 
     Never raises ClusterError: references of objects that cannot be read are not followed.
     """
@@ -132,8 +133,9 @@ def is_selected(pod: Manifest, manifest: Any) -> bool:
 
 
 async def maker_of(cluster: Cluster, gone: ObjectRef) -> ObjectRef | None:
-    """The maker of a deleted pod: the object whose pods have such names, else the one whose events name the
-    pod.
+    """The maker of a deleted pod; None if nothing shows it.
+
+    It is the object whose pods have such names, or else the one whose events name the pod.
 
     Never raises ClusterError.
     """

@@ -233,8 +233,9 @@ async def read_events(cluster: Cluster, about: ObjectRef) -> EventsRead:
 async def read_events_around(
     cluster: Cluster, namespace: str, objects: Sequence[ObjectRef], workload: ObjectRef | None
 ) -> EventsRead:
-    """Events of some objects of a namespace, the most important first, and of the objects made for the
-    workload.
+    """Events of some objects of a namespace, the most important first.
+
+    Events of the objects that were made for the workload are included.
 
     Never raises ClusterError.
     """
@@ -249,8 +250,9 @@ async def read_events_around(
 
 
 async def read_node_events(cluster: Cluster, names: Sequence[str]) -> EventsRead:
-    """Warnings of kubelet, controllers and node problem detector about these nodes: memory, clock, kernel,
-    heartbeats.
+    """Warnings about these nodes: memory, clock, kernel, heartbeats.
+
+    They come from the kubelet, controllers and the node problem detector.
 
     Events of nodes are in the namespace `default`; if that must not be read, the result is empty. Never
     raises ClusterError.

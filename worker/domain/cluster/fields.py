@@ -69,8 +69,9 @@ def name_of(manifest: Any) -> str:
 
 
 def pod_template(manifest: Any) -> dict[str, Any]:
-    """The template a workload makes its pods from (Kubernetes API, PodTemplateSpec); a CronJob has it in its
-    Jobs.
+    """The PodTemplateSpec from which a workload makes its pods.
+
+    A CronJob has it in its Jobs.
     """
     if dig(manifest, "kind") == "CronJob":
         manifest = dig(manifest, "spec", "jobTemplate")
@@ -124,8 +125,9 @@ def owner_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def referred(value: Any, namespace: str) -> ObjectRef:
-    """The object in the namespace that a reference in another object names, with empty strings for missing
-    parts.
+    """The object in the namespace that another object refers to.
+
+    Missing parts are empty strings.
     """
     found = mapping(value)
     return ObjectRef(

@@ -150,8 +150,9 @@ def _made_for(pod: Manifest, chain: OwnerChain) -> bool:
 
 
 async def find_workload(cluster: Cluster, target: OwnerChain) -> OwnerChain | None:
-    """The owner chain whose top runs the pods: that of the target itself, of the object that it scales, or of
-    its maker.
+    """The owner chain whose top runs the pods.
+
+    It is that of the target itself, of the object that the target scales, or of the target's maker.
 
     A deleted pod still has a maker. A custom kind with a pod template is a workload. None for kinds that run
     no pods. Never raises ClusterError.

@@ -219,8 +219,9 @@ def _explained(condition: dict[str, Any]) -> str:
 
 
 def deletion(manifest: Manifest) -> str:
-    """`deletion asked for at 2026-06-04T15:30:00Z, kept by finalizers a, b`; empty for an object that is not
-    deleted.
+    """`deletion asked for at 2026-06-04T15:30:00Z, kept by finalizers a, b`.
+
+    Empty for an object that is not being deleted.
     """
     asked = read_moment(meta(manifest).get("deletionTimestamp"))
     names = ", ".join(map(text, sequence(meta(manifest).get("finalizers"))))

@@ -118,8 +118,9 @@ def selector_text(selector: Any) -> str:
 
 
 async def selector_of(cluster: Cluster, workload: ObjectRef) -> str:
-    """The selector of the pods and revisions of a workload, for list calls; empty if it has none or cannot be
-    read.
+    """The selector of the pods and revisions of a workload, for list calls.
+
+    Empty if the workload has none, or one that cannot be read.
     """
     return selector_text(dig(await or_none(cluster.get(workload)), "spec", "selector"))
 

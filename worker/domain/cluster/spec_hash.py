@@ -64,8 +64,9 @@ def canonical_json(value: Any) -> str:
 
 
 def config_map_names(manifest: Manifest) -> tuple[str, ...]:
-    """The ConfigMaps that the pods of a workload use, in order: as volumes, projected volumes and
-    environment.
+    """The ConfigMaps that the pods of a workload use, in order.
+
+    They may be volumes, projected volumes or sources of the environment.
     """
     path = TEMPLATE_PATHS.get(str(manifest.get("kind")))
     pod = mapping(dig(manifest, *path)) if path else {}
@@ -147,8 +148,9 @@ def _number(value: Any) -> str:
 
 
 def _float(number: float) -> str:
-    """The shortest digits that read back the same: Python and Go agree on them, not on when to write an
-    exponent.
+    """The shortest digits that read back as the same number.
+
+    Python and Go agree on the digits but not on when to write an exponent.
     """
     if SMALLEST_PLAIN <= abs(number) < LARGEST_PLAIN:
         plain = format(Decimal(repr(number)), "f")

@@ -39,8 +39,9 @@ def timeline(items: Sequence[Happening], max_tokens: int) -> Excerpt:
 
 
 def joined_starts(items: Sequence[Happening]) -> list[Happening]:
-    """The events, with those by which the kubelet reports one start of a container (pulled, created, started)
-    as one.
+    """The events, with each start of a container as one event.
+
+    The kubelet reports a start by three (pulled, created, started).
     """
     kept: list[Happening] = []
     for item in items:

@@ -1,5 +1,6 @@
-"""The first look at the cluster, before the model is asked: which facts are gathered for which kind of
-object.
+"""The first look at the cluster, before the model is called.
+
+It decides which facts are gathered for which kind of object.
 
 Only observable facts, no conclusions. Sources are read concurrently within one deadline and fail
 independently: a source that failed is named as unknown, never as absent, and never stops the run. Failing

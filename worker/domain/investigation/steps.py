@@ -1,5 +1,6 @@
-"""The journal of an investigation: what each step keeps, and the cursor that replays the steps of earlier
-runs.
+"""The journal of an investigation.
+
+It defines what each step keeps, and the cursor that replays the steps of earlier runs.
 
 Steps are read back in the order in which they were written. A turn of tool results is kept with the evidence
 it added and the memory of the toolbox, so that grounding, label filters, the answers to repeated calls and
@@ -32,8 +33,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A reply of the model, and the values by which the loop decides, since a successor with another clock
-    must decide the same.
+    """A reply of the model, and the values by which the loop decides.
+
+    The values are kept because a successor with another clock must decide the same.
 
     `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer. `shrunk`: how
     often the conversation before it was shrunk to fit.

@@ -52,8 +52,9 @@ def run_mode(counts: Counts, *, max_deaths: int, finished: bool) -> RunMode:
 
 
 def pause_after_death(counts: Counts, now: datetime) -> float:
-    """Seconds until a request that died in isolation may run again, counted from the start of its last such
-    run.
+    """Seconds until a request that died in isolation may run again.
+
+    They count from the start of its last isolated run.
     """
     if counts.died_alone_at is None:
         return 0.0

@@ -75,8 +75,9 @@ def changed_fields(recorded: Any, replayed: Any, path: str = "") -> Iterator[str
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The means of one figure, their difference, and its 95 % confidence interval. Shares are between 0 and
-    1.
+    """The means of one figure, their difference, and its 95 % confidence interval.
+
+    Shares are between 0 and 1.
     """
 
     figure: str

@@ -1,5 +1,6 @@
-"""Runs a recorded analysis again: as it was, or with another model, catalog or policy against the recorded
-cluster.
+"""Runs a recorded analysis again.
+
+It runs as it was, or with another model, catalog or policy against the recorded cluster.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Takes a snapshot of namespaces: their objects, the nodes and volumes they use, owners of other kinds, and
-logs, redacted.
+"""Takes a redacted snapshot of namespaces.
+
+It holds their objects and logs, the nodes and volumes they use, and owners of other kinds.
 
 The snapshot cluster serves it again, so it is a case for `rca demo`, `rca eval`, or a test. Secrets are never
 read.

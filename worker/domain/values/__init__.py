@@ -1,3 +1,4 @@
-"""Values that all packages of the domain share: ports, errors, limits, references to objects, workflows,
-conversations.
+"""Values that all packages of the domain share.
+
+Among them are ports, errors, limits, references to objects, workflows and conversations.
 """

@@ -170,8 +170,9 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One audit event, byte for byte as published, with what its headers and the next event of the chain
-    need.
+    """One audit event, byte for byte as published.
+
+    Also what its headers and the next event of the chain need.
 
     `body` is canonical JSON. `hash` is empty for an event of a version without chains.
     """

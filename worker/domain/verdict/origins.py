@@ -109,8 +109,10 @@ class _Check:
         return now is not None and wanted is not None and now < wanted <= (now * MAX_GROWTH or 1)
 
     def misses(self, name: str, value: Any) -> bool:
-        """True if the value is known to mend nothing: it names another container, taint or object of the kind in
-        question, the present image, or a size that does not grow.
+        """True if the value is known to repair nothing.
+
+        It names another container, taint or object of the kind in question, the present image, or a size that
+        does not grow.
         """
         if "CONTAINER" in name:
             return bool(self.containers()) and value not in self.containers()
@@ -127,8 +129,9 @@ class _Check:
         return now is not None and wanted is not None and wanted <= now
 
     def now(self, name: str) -> float | None:
-        """Return what the target has now of the size that the parameter sets; None if it sets none, or if
-        that is not known.
+        """Return the present value, in the target, of the size that the parameter sets.
+
+        None if the parameter sets no size, or if the value is not known.
         """
         workflow = self.accepted.workflow
         remedies = remedies_of(workflow.action_type) & self.finding.remedies if workflow else ()
@@ -148,8 +151,9 @@ class _Check:
         return dig(chosen[0], "resources", "limits", resource) if len(chosen) == 1 else None
 
     def containers(self) -> set[str]:
-        """The container that the finding is about, else those that something is wrong with; without any, the
-        only one.
+        """The container that the finding is about, else those that have a problem.
+
+        If there are none, the only container of the pod.
         """
         if self.finding.container:
             return {self.finding.container}

@@ -44,8 +44,9 @@ def bad_condition(condition: dict[str, Any]) -> bool:
 
 
 def conditions(value: Any) -> list[str]:
-    """Conditions as `Ready=False (KubeletNotReady: PLEG is not healthy)`; reasons only for those that report
-    trouble.
+    """Conditions as `Ready=False (KubeletNotReady: PLEG is not healthy)`.
+
+    Only conditions that report trouble have a reason.
     """
     told = []
     for found in mappings(value):

@@ -147,8 +147,9 @@ def to_json(value: Any) -> str:
 
 
 def at_path(value: Any, path: str) -> Any:
-    """The value at `spec.containers[0].args`, `data["app.yaml"]`, `spec.containers[name=app]` or
-    `log[100:200]`.
+    """The value at a path such as `spec.containers[0].args`.
+
+    Other forms are `data["app.yaml"]`, `spec.containers[name=app]` and `log[100:200]`.
 
     Keys that hold dots are found without quotes too. A text is redacted before a slice is taken from it: half
     a secret would not be recognised. Raises NoSuchPath.

@@ -40,8 +40,9 @@ TROUBLE = re.compile(
 
 
 def clean_lines(raw: bytes) -> list[str]:
-    """Lines of a log: with invalid UTF-8 replaced, colours and overwritten progress removed, and the rest
-    visible and bounded.
+    """The lines of a log, made visible and bounded.
+
+    Invalid UTF-8 is replaced; colours and overwritten progress are removed.
     """
     lines = raw.decode("utf-8", "replace").split("\n")
     if lines and not lines[-1]:
@@ -296,8 +297,9 @@ def _first_within(room: int, lines: Iterable[str]) -> Iterator[str]:
 
 
 def most_interesting(found: list[Container]) -> Container:
-    """The container whose log to read first: a failing one, a running init container, a crashed one, or an
-    app.
+    """The container whose log to read first.
+
+    It is a failing one, else a running init container, else a crashed one, else an app container.
     """
     apps = [c for c in found if c.kind == "app"] or found
     failing = [c for c in found if c.failing]

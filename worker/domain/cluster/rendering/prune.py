@@ -139,9 +139,7 @@ def same_tag_differs(statuses: Iterable[Any]) -> bool:
 
 
 def image_digest(container: Any) -> str:
-    """The first characters of the digest in a ContainerStatus, as `sha256:0123456789ab`; empty if it has
-    none.
-    """
+    """The start of the digest in a ContainerStatus, as `sha256:0123456789ab`; empty if it has none."""
     found = DIGEST.search(text(mapping(container).get("imageID")))
     return found[0] if found else ""
 

@@ -53,8 +53,9 @@ def prefix_chars(system: str, tools: Sequence[ToolSpec]) -> int:
 
 
 def expected_tokens(turns: Sequence[Turn], prefix: int) -> int:
-    """The input tokens of the next call, rather too many than too few: those of the last call, and the
-    additions since.
+    """The input tokens of the next call, rather too many than too few.
+
+    They are those of the last call plus the additions since.
 
     `prefix` are the characters before the conversation, for a first call and if the provider counts nothing.
     """

@@ -64,10 +64,10 @@ def is_try(error: Retry) -> bool:
 
 
 def failed_tries(past: Sequence[Step], call: int) -> int:
-    """How many tries of this call (counted from 1) failed in earlier runs, since the last run that says
-    nothing about it.
+    """The number of failed tries of this call (counted from 1) in earlier runs.
 
-    Such runs ended by an outage of the model, or in a worker without free file descriptors.
+    A run that ended by an outage of the model, or because its worker had no free file descriptors, says
+    nothing about the call: the count starts again after it.
     """
     replies = tries = 0
     for step in past:

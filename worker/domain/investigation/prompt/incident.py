@@ -93,7 +93,9 @@ def _shown(share: float, name: str, text: str) -> str:
 
 
 def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str]) -> str:
-    """`shown(name, text)` is a text of the sender, redacted and cut; `sender(name, text)` is the same in a
+    """The user turn.
+
+    `shown(name, text)` is a text of the sender, redacted and cut; `sender(name, text)` is the same in a
     fence.
     """
 

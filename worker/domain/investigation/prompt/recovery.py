@@ -133,8 +133,9 @@ def guidance(reason: str) -> str:
 def previous_attempt(
     request: RecoveryRequest, sender: Callable[[str, str], str], shown: Callable[[str, str], str]
 ) -> str:
-    """The section about the attempt that failed: original cause, workflow, failure, and the five
-    instructions.
+    """The section about the attempt that failed.
+
+    It states the original cause, the workflow and the failure, and gives the five instructions.
     """
     previous = request.previous_execution
     rca, workflow, failure = previous.original_rca, previous.selected_workflow, previous.failure

@@ -1,5 +1,6 @@
-"""The sections about the incident: summary, impact, the signal, where it comes from (ADR-041; handoff,
-section 4).
+"""The sections about the incident: summary, impact, the signal, and its origin.
+
+Sources: ADR-041, and section 4 of the handoff.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ LEVEL_TEXT = {
 
 
 def cluster(request: Signal, sender: Callable[[str, str], str]) -> str:
-    """The cluster's name, the signal's labels that the summary does not state, and its annotations; empty
-    when there are none.
+    """The name of the cluster, labels and annotations of the signal; empty if there are none.
+
+    Labels that the summary states are left out.
     """
     lines = []
     if request.cluster_name:
@@ -245,8 +247,9 @@ def details(request: Signal, sender: Callable[[str, str], str]) -> str:
 
 
 def deduplication(request: Signal) -> str:
-    """Return how often the same signal came, and what that means; empty when it came once and no more was
-    said.
+    """Return how often the same signal came, and what that means.
+
+    Empty if it came once and the request says no more.
     """
     repeated = request.is_duplicate or request.occurrence_count > 1
     if not (repeated or request.first_seen or request.last_seen):

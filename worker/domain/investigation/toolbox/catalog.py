@@ -1,5 +1,6 @@
-"""The tools of the workflow choice over the Catalog port: three steps (DD-HAPI-017), or one search
-(DD-LLM-001).
+"""The tools for choosing a workflow, over the Catalog port.
+
+They form three steps (DD-HAPI-017), or one search (DD-LLM-001).
 
 The model gives signal type and severity. Code fills in the rest: business labels from the request, component
 and detected labels from the last get_resource_context.

@@ -226,8 +226,9 @@ async def _similar(run: ToolContext, ref: ObjectRef) -> str:
 
 
 def problem_of(error: ClusterError, scope: str) -> ToolProblem:
-    """A failure of the cluster, with a hint that explains it and says that it proves nothing about the
-    object.
+    """A failure of the cluster, with a hint that explains it.
+
+    The hint also says that the failure proves nothing about the object.
     """
     hints = {
         ClusterReason.FORBIDDEN: "the worker may not read this; whether it exists is unknown",

@@ -67,8 +67,9 @@ class GetPodLogs(Arguments):
 
 
 async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
-    """The end of one container's log, the lines before or after a place in it, or those that contain one of
-    some texts.
+    """The end of one container's log, or a part of it.
+
+    A part is the lines before or after a place, or those that contain one of some texts.
     """
     ref = ObjectRef("Pod", asked.pod, asked.namespace, "v1")
     pod = await _pod(run, ref)

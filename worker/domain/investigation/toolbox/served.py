@@ -1,5 +1,6 @@
-"""Tools for other agents: the workflow catalog and the context of a resource, run by the code the worker's
-model uses.
+"""Tools for other agents: the workflow catalog, and the context of a resource.
+
+The same code serves the worker's own model.
 
 In an investigation of the worker, business labels come from the request, and component and detected labels
 from the last get_resource_context. Other agents state them with each call. No state is kept between calls, so
@@ -166,8 +167,9 @@ def _parameters(tool: ToolDef) -> Mapping[str, Any]:
 
 
 def _circumstances(arguments: Mapping[str, Any]) -> Circumstances:
-    """Labels given as arguments of their own, else those among the `filters` of a search (the form of
-    DD-LLM-001).
+    """The labels of the incident.
+
+    They are arguments of their own, or else among the `filters` of a search (the form of DD-LLM-001).
     """
     filters = arguments.get("filters")
     among = {label_name(k): v for k, v in filters.items()} if isinstance(filters, Mapping) else {}

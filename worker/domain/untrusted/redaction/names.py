@@ -1,5 +1,6 @@
-"""Decides which keys hold secrets (`DB_PASSWORD`, `clientSecret`, `x-api-key`), and which of their values are
-not secrets.
+"""Decides which keys hold secrets, and which of their values are not secrets.
+
+Such keys are `DB_PASSWORD`, `clientSecret` or `x-api-key`.
 
 A key is cut into words (`awsSecretAccessKey` -> aws, secret, access, key) and judged by its last words,
 because that is where a key says what its value is: `token` is a secret, `tokenReview`, `token_type` and
@@ -114,8 +115,9 @@ def key_words(key: str) -> list[str]:
 
 
 def secret_kind(key: str) -> str | None:
-    """The kind of secret in the value of `key`: `password`, `token`, `key`, `secret`, ...; None if it is no
-    secret.
+    """The kind of secret in the value of `key`: `password`, `token`, `key`, `secret`, ...
+
+    None if the value is not a secret.
 
     `object` stands for keys whose value is a secret or the name of a Secret object: the value decides.
     """
@@ -149,8 +151,9 @@ def mark_of(kind: str) -> str:
 
 
 def is_no_secret(value: str, kind: str) -> bool:
-    """True if the value of a secret key is not a secret itself: empty, a mask, a reference, a file, the name
-    of an object.
+    """True if the value of a secret key is not itself a secret.
+
+    Such values are empty, masks, references, file paths and names of objects.
     """
     text = value.strip()
     low = text.lower()
@@ -168,8 +171,9 @@ def is_prose(value: str) -> bool:
 
 
 def is_statement(line: str) -> bool:
-    """True if a line continues like a sentence about a thing: `secrets is forbidden`, `serviceaccounts "api"
-    not found`.
+    """True if a line continues like a sentence about a thing.
+
+    Examples: `secrets is forbidden`, `serviceaccounts "api" not found`.
     """
     words = STATEMENT.match(line)
     return words is not None and any(word and word.lower() in PROSE for word in words.groups())

@@ -111,8 +111,9 @@ def _keys_by_hint(words: str, lowered: str) -> dict[str, set[str]]:
 
 
 def _may_name_secret(key: str, last: str) -> bool:
-    """True if a key names a secret, perhaps without its first letter, which then belongs to a line end, or as
-    a list.
+    """True if a key names a secret.
+
+    It may be a list, or lack its first letter, which then belongs to an escaped line end.
     """
     if last.endswith(("tokens", "keys")) or secret_kind(key) is not None:
         return True
@@ -291,8 +292,9 @@ def _indented(text: str, key_start: int, position: int) -> tuple[int, int]:
 
 
 def _yaml_lead(match: re.Match[str], text: str) -> str | None:
-    """The line start and indentation before a YAML key, if nothing else stands there (a line end may be
-    escaped).
+    """The line start and indentation before a YAML key, if nothing else precedes it.
+
+    The line end may be escaped.
     """
     if match["sep"].strip() != ":" or match["sep"] == ":":
         return None

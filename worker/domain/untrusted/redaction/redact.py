@@ -1,5 +1,6 @@
-"""Secrets become `[REDACTED:kind]` before anything is put into a prompt, a log line, an audit event or a dead
-letter.
+"""Replaces secrets by `[REDACTED:kind]`.
+
+This happens before text is put into a prompt, a log line, an audit event or a dead letter.
 
 Four rules, each linear in the length of the text:
 
@@ -69,15 +70,17 @@ def redact(text: str) -> str:
 
 @lru_cache(maxsize=REMEMBERED_TEXTS)
 def _remembered(text: str) -> str:
-    """The redacted text, cached: evidence is redacted when read, for the prompt, the result and the audit
-    trail.
+    """The redacted text, cached.
+
+    Evidence is redacted when it is read, for the prompt, for the result and for the audit trail.
     """
     return _until_stable(text)
 
 
 def redact_json(value: Any, *, depth: int = 0) -> Any:
-    """A JSON value with every secret replaced: by key, by the `name` beside a `value`, and inside every
-    string.
+    """A JSON value with every secret replaced.
+
+    Secrets are found by key, by the `name` beside a `value`, and inside every string.
 
     Values deeper than 96 levels are not shown. Numbers under a secret key are replaced, too; true, false and
     null stay.
@@ -184,8 +187,7 @@ def _mask_json(text: str) -> str:
 
 
 def _object_around(text: str, kind: re.Match[str], first: int) -> tuple[Any, int, int, int]:
-    """The innermost JSON object around the match and where it begins and ends, and how many characters were
-    read.
+    """The innermost JSON object around the match, its start and end, and the number of characters read.
 
     It begins at `first` or later. The end is 0 if there is none, because the text was cut or is not JSON.
     """

@@ -1,5 +1,6 @@
-"""Secrets that are known by their shape, whatever the text around them: PEM blocks, JWTs, keys with a
-vendor's prefix.
+"""Secrets that are known by their shape, whatever the text around them.
+
+Such shapes are PEM blocks, JWTs, and keys with a vendor's prefix.
 
 Each shape has needles, one of which occurs in every secret of the shape, so that most texts cost a substring
 search in their distinct words, and a pattern that reads every character a bounded number of times. The
@@ -24,8 +25,10 @@ ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """Group 1 of the pattern, or the whole match without one, is the secret if `check` agrees and it is not
-    masked already.
+    """A shape of secrets.
+
+    The secret is group 1 of the pattern, or the whole match without one, if `check` agrees and it is not
+    masked yet.
 
     One of the `needles` occurs in every match. Matches are searched for in the lines in which `line` is
     found, by default the needles; everywhere if a match `spans_lines`.
@@ -277,8 +280,9 @@ LONGEST_PEM = 16 * 1024
 
 
 def mask_pem_tails(text: str) -> str:
-    """Mask the rest of a PEM block whose beginning was cut off, as the tail of a log may begin in the middle
-    of one.
+    """Mask the rest of a PEM block whose beginning was cut off.
+
+    The tail of a log may begin in the middle of a block.
     """
     parts: list[str] = []
     done = 0

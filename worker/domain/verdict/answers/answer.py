@@ -137,8 +137,9 @@ class ProblemKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why an answer is rejected: a path in it (`selected_workflow.parameters.NEW_SIZE`), and how to correct
-    it.
+    """Why an answer is rejected, and how to correct it.
+
+    The path names the place in the answer (`selected_workflow.parameters.NEW_SIZE`).
     """
 
     kind: ProblemKind

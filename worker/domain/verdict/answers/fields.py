@@ -1,5 +1,6 @@
-"""Reading the fields of an answer: keys in any spelling, texts and lists within bounds, confidence on any
-clear scale.
+"""Reads the fields of an answer, with keys in any spelling.
+
+Texts and lists are bounded, and confidence may have any clear scale.
 
 Some models encode parts of an answer once more: JSON inside a string, where the answer has an object or a
 list.
@@ -49,8 +50,9 @@ class Contradiction(Exception):  # noqa: N818 - a state of the answer
 
 
 def plain(key: str) -> str:
-    """A key without case, underscores, hyphens and spaces: `affectedResource` and `affected_resource` are
-    one.
+    """A key without case, underscores, hyphens and spaces.
+
+    `affectedResource` and `affected_resource` give the same.
     """
     return re.sub(r"[^a-z0-9]", "", key.lower())
 
@@ -178,8 +180,9 @@ class Reading:
 
 
 def clear_confidence(value: Any) -> float | None:
-    """0..1 from a number or text: `0.85`, `"85%"`, `"8/10"`, and 85, since a scale of 100 is the only one it
-    fits.
+    """0..1 from a number or text such as `0.85`, `"85%"`, `"8/10"` or 85.
+
+    A scale of 100 is the only one that fits 85.
 
     A plain number above 1 and up to 10 fits two scales, and is None like everything out of range.
     """

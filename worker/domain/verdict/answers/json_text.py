@@ -192,8 +192,9 @@ class _Reader:
         return content
 
     def _unescape(self, match: re.Match[str]) -> str:
-        """One escape. An unknown one keeps its backslash before a letter or digit, and drops it before a
-        mark.
+        """Replace one escape.
+
+        An unknown escape keeps its backslash before a letter or digit, and loses it before a mark.
         """
         code = match.group(1)
         if len(code) > 1:

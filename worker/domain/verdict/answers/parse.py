@@ -197,8 +197,9 @@ def _joined(parts: list[_Part]) -> _Part | None:
 
 
 def _sections(text: str, seen: Scan) -> Iterator[_Part]:
-    """The sections of an answer that is split into headed parts; none unless it has both a cause and a
-    choice.
+    """The sections of an answer that is split into parts with headings.
+
+    None unless it has both a cause and a choice.
     """
     found = [
         _Part(

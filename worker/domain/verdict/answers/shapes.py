@@ -236,8 +236,9 @@ def _target(value: Any, reading: Reading) -> ObjectRef | None:
 
 
 def _split_target(text: str) -> dict[str, Any] | None:
-    """`namespace/Kind/name`, `Kind/name` or `namespace/group/Kind/name` (ADR-041), also
-    `Kind/namespace/name`.
+    """The parts of `namespace/Kind/name` or `Kind/name`.
+
+    `namespace/group/Kind/name` (ADR-041) and `Kind/namespace/name` are read, too.
     """
     parts = [part.strip() for part in text.strip().split("/")]
     if not all(parts) or any(" " in part for part in parts):

@@ -93,9 +93,7 @@ class JsonInText:
 
     @property
     def is_correction(self) -> bool:
-        """True if the line right above it is, or ends with, the heading "Final answer:" or "Corrected
-        answer:".
-        """
+        """True if the line above is, or ends with, "Final answer:" or "Corrected answer:"."""
         lines = [line for line in self.label.splitlines() if line.strip() and not _FENCE.match(line)]
         return bool(lines) and _CORRECTION.search(lines[-1][-MAX_LINE_CHARS:]) is not None
 
@@ -224,8 +222,9 @@ class _Scanner:
         return stop
 
     def _drop_unopened_thought(self, mark: re.Match[str]) -> int:
-        """Drop all text before a closing tag without an opening one: some servers put the opening tag into
-        the prompt.
+        """Drop all text before a closing tag that has no opening one.
+
+        Some servers put the opening tag into the prompt.
         """
         self.seen.found.clear()
         self.seen.broken.clear()
@@ -253,8 +252,9 @@ class _Scanner:
         return value.end
 
     def _skip_broken(self, start: int, fault: JsonFault) -> int:
-        """Go behind the broken object if it was meant as JSON, else behind its brace (`{{ .Values }}`,
-        `${NAME}`).
+        """Skip the broken object if it was meant as JSON, else only its brace.
+
+        `{{ .Values }}` and `${NAME}` are not meant as JSON.
         """
         self.failed += 1
         self.waste -= fault.position - start

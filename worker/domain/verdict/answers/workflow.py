@@ -127,8 +127,10 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
 
 
 def _ranked(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
-    """The strategy with the highest confidence (ADR-041), or the recommended action of the first rank (safety
-    document).
+    """The best of a ranked list.
+
+    It is the strategy with the highest confidence (ADR-041), or the recommended action of the first rank
+    (safety document).
     """
     items = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
     named = [(Fields(item), item) for item in items if not is_nothing(Fields(item).get("workflowid"))]

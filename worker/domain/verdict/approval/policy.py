@@ -228,8 +228,9 @@ def _corroboration(found: Corroboration) -> dict[str, Any]:
 
 
 def observed(approval: Approval) -> Approval:
-    """The approval as observe mode publishes it: required, with the decision that would have applied
-    otherwise.
+    """The approval that observe mode publishes.
+
+    It is required, and says what the policy would have decided otherwise.
     """
     mode = factor(FactorCode.OBSERVE_MODE)
     return Approval(
@@ -253,8 +254,9 @@ def _known_labels(labels: DetectedLabels) -> dict[str, Any]:
 
 
 def decided_environment(request: Signal) -> str:
-    """The environment a policy is asked about, in lower case: production if the request and its safety
-    context disagree.
+    """The environment a policy is asked about, in lower case.
+
+    It is production if the request and its safety context disagree.
     """
     environment, safety = request.environment.strip().lower(), request.safety_context
     other = safety.environment.strip().lower() if safety else ""

@@ -1,5 +1,6 @@
-"""Checks of what the answer says about the incident: root cause, severity, signal type, affected resource,
-outcome.
+"""Checks of what the answer says about the incident.
+
+They cover root cause, severity, signal type, affected resource and outcome.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Reads from the evidence which objects were seen, which are said to be absent, and which states the cluster
-reports.
+"""Reads from the evidence which objects and states the cluster reports.
+
+It tells which objects were seen, and which are said to be absent.
 
 Only what the cluster said counts, never what was asked of it. An object in the namespace of the signal, or of
 cluster scope, is seen where its name stands as a whole word; a name that could be any word of a text must

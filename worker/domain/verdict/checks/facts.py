@@ -88,8 +88,9 @@ class VerdictFacts:
 
 
 def lookup_context(answer: Answer, context: SelectionContext) -> SelectionContext:
-    """The context in which the chosen workflow is fetched: with the answer's severity, whatever the
-    component.
+    """The context in which the chosen workflow is fetched.
+
+    It has the severity of the answer, and accepts any component.
     """
     severity = normalize_severity(answer.severity) or Severity.UNKNOWN
     return for_final_choice(replace(context, severity=severity, components=()))

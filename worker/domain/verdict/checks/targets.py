@@ -132,16 +132,16 @@ def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
 
 
 def acts_on_one_of(workflow: Workflow, chain: Sequence[ObjectRef]) -> bool:
-    """True if the workflow covers an object or one of its owners: then code fills in the parameters that name
-    its target.
+    """True if the workflow covers an object or one of its owners.
+
+    Code then fills in the parameters that name its target.
     """
     kinds = covered_kinds(workflow)
     return any(not kinds or covers_kind(kinds, member.kind, member.api_version) for member in chain)
 
 
 def other_target(workflow: Workflow, given: Mapping[str, Any], affected: ResolvedObject) -> ObjectRef | None:
-    """The object that the parameters name when the workflow covers neither the affected resource nor its
-    owners.
+    """The object that the parameters name if the workflow covers no member of the owner chain.
 
     It has to be looked up before the answer can be judged. None when the workflow covers one of them, or no
     name is given. The namespace is that of the affected resource unless given; the cluster decides whether
@@ -223,8 +223,9 @@ def _best_candidate(candidates: Sequence[ObjectRef], given: Mapping[str, Any]) -
 def _check_conflicts(
     given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef], report: CheckReport
 ) -> None:
-    """Given parts that do not name the target: an owner or owned object is corrected, anything else is a
-    problem.
+    """Check given parts that do not name the target.
+
+    An owner or an owned object is corrected; anything else is a problem.
     """
     for name, part in _target_names(given):
         value, expected = given[name], _expected(name, target, chain)

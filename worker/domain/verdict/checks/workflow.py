@@ -1,5 +1,6 @@
-"""Checks of the chosen workflow: that it exists and fits, its target and parameters, and whether it may run
-at all.
+"""Checks of the chosen workflow.
+
+They cover its existence and fit, its target and parameters, and whether it may run at all.
 """
 
 from __future__ import annotations
@@ -192,8 +193,9 @@ def known_alternatives(
 
 
 def names_action(patterns: Iterable[str], action_type: str) -> bool:
-    """True if a pattern is the action type in any spelling, its first word (`scale`), or a glob for it
-    (`delete_*`).
+    """True if a pattern is the action type in any spelling, its first word (`scale`), or a matching glob.
+
+    An example of a glob is `delete_*`.
     """
     action = action_name(action_type)
     wanted = [action_name(p) for p in patterns if p.strip()]
@@ -201,8 +203,9 @@ def names_action(patterns: Iterable[str], action_type: str) -> bool:
 
 
 def forbids(patterns: Iterable[str], workflow: Workflow) -> bool:
-    """True if a pattern names the workflow, its action type, or any words in the action type: `delete` of
-    `force_delete_pod`.
+    """True if a pattern names the workflow, its action type, or any words in the action type.
+
+    `delete` forbids `force_delete_pod`.
 
     Wider than for allowed actions, because a missed prohibition costs more than one that reaches too far.
     """
