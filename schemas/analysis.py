@@ -55,32 +55,32 @@ class AffectedResource(Message):
     """The object with the root cause (ADR-055)."""
 
     kind: Needed
-    """Its kind, such as `Deployment`."""
+    """Kind of the object, such as `Deployment`."""
     name: Needed
-    """Its name."""
+    """Name of the object."""
     namespace: Text = ""
-    """Its namespace, empty for cluster scope."""
+    """Namespace of the object; empty for cluster scope."""
     api_version: Text = ""
-    """`v1` or `<group>/<version>`; empty if unknown."""
+    """apiVersion of the object: `v1` or `<group>/<version>`; empty if unknown."""
 
 
 class ReportedSignal(Message):
-    """What the request reported, so that a result says what it is about. Fields as in the request."""
+    """What the request reported: the result says which alert it answers. Fields as in the request."""
 
     signal_type: Text
     """The type of the signal."""
     severity: Text
-    """The severity by the sender."""
+    """The severity that the sender gave."""
     resource_kind: Text
     """Kind of the resource the signal is about."""
     resource_name: Text
-    """Its name."""
+    """Name of that resource."""
     resource_namespace: Text = ""
-    """Its namespace, empty for cluster scope."""
+    """Namespace of that resource; empty for cluster scope."""
     error_message: Text = ""
-    """The beginning of what the source says, with secrets removed."""
+    """The start of the error message of the source, with secrets removed."""
     received_time: Timestamp
-    """When the sender got the signal."""
+    """When the sender received the signal."""
 
 
 class RootCauseAnalysis(Message):
@@ -89,18 +89,17 @@ class RootCauseAnalysis(Message):
     summary: Needed
     """The root cause in a few sentences."""
     severity: Severity
-    """Severity as assessed by the analysis; may differ from the signal's."""
+    """Severity that the analysis assessed. It may differ from that of the signal."""
     signal_type: Text = ""
-    """Signal type as determined by the analysis (DD-LLM-001); empty when it gave none."""
+    """Signal type that the analysis determined (DD-LLM-001); empty if it determined none."""
     contributing_factors: tuple[Text, ...] = ()
-    """Contributing factors."""
+    """Factors that contributed to the root cause."""
     affected_resource: AffectedResource | None = None
-    """The object with the root cause: the same as `affected_resource` of the result, in the place that
-    ADR-055 names."""
+    """The same object as `affected_resource` of the result, in the place that ADR-055 names."""
     causal_chain: tuple[Text, ...] = ()
-    """The steps from the cause to the signal, as sentences."""
+    """The steps from the cause to the signal, in sentences."""
     causal_claims: tuple[CausalClaim, ...] = ()
-    """The same steps, with the evidence that they cite and how well it supports them."""
+    """The same steps, each with the evidence it cites and how well that evidence supports it."""
 
 
 class RiskFactor(Message):
@@ -109,7 +108,7 @@ class RiskFactor(Message):
     score: Annotated[int, Field(strict=True, ge=0, le=100)]
     """Weight, 0 to 100."""
     reason: Needed
-    """What it is."""
+    """What the risk is."""
 
 
 class ApprovalFactor(Message):
@@ -118,14 +117,14 @@ class ApprovalFactor(Message):
     code: Needed
     """One of the codes in docs/policy.md. More may be added."""
     detail: Text = ""
-    """Its subject, such as the name of an object or of a parameter."""
+    """What the factor is about, such as the name of an object or of a parameter."""
 
 
 class Approval(Message):
     """The decision whether a human must approve before anything is executed, and its reasons."""
 
     required: Flag
-    """Nothing may be executed before a human has approved."""
+    """Whether a human must approve before anything is executed."""
     reasons: tuple[Text, ...] = ()
     """Why approval is required, in sentences."""
     factors: tuple[ApprovalFactor, ...] = ()
@@ -142,26 +141,26 @@ class ValidationAttempt(Message):
     """One answer of the model, and its errors."""
 
     attempt: Positive
-    """Which one, counted from 1."""
+    """Number of the answer, counted from 1."""
     is_valid: Flag
-    """Nothing was wrong."""
+    """Whether the answer passed every check."""
     errors: tuple[Text, ...] = ()
-    """Everything that was wrong."""
+    """Every error of the answer."""
     workflow_id: Text | None = None
-    """The workflow it named."""
+    """The workflow that the answer named."""
     timestamp: Timestamp
-    """When it was checked."""
+    """When the answer was checked."""
 
 
 class PreviousAttemptAssessment(Message):
     """The model's assessment of the failed attempt (DD-RECOVERY-003)."""
 
     failure_understood: Flag | None = None
-    """The model knows why the attempt failed."""
+    """Whether the model knows why the attempt failed."""
     failure_reason_analysis: Text = ""
-    """Why it failed."""
+    """Why the attempt failed."""
     state_changed: Flag | None = None
-    """The attempt changed the state of the cluster."""
+    """Whether the attempt changed the state of the cluster."""
     current_signal_type: Text = ""
     """Signal type after the failure."""
 
@@ -172,7 +171,7 @@ class RecoveryAnalysis(Message):
     previous_attempt_assessment: PreviousAttemptAssessment | None = None
     """The assessment of the previous attempt."""
     current_rca: RootCauseAnalysis | None = None
-    """The root cause as it is now."""
+    """The present root cause."""
 
 
 class RecoveryStrategy(Message):
@@ -181,9 +180,10 @@ class RecoveryStrategy(Message):
     approach: Text = ""
     """The action to take."""
     differs_from_previous: Flag | None = None
-    """Another workflow, or other parameters. Computed, not the model's claim; None without a workflow."""
+    """Whether the workflow or its parameters differ. Computed, not the model's claim; None without a
+    workflow."""
     why_different: Text = ""
-    """The model's reason."""
+    """Why the approach is different, according to the model."""
 
 
 class CorroborationSource(enum.StrEnum):
@@ -202,17 +202,17 @@ class Corroboration(Message):
     """
 
     by: CorroborationSource
-    """What confirms it; `none` means that nothing does, not that the answer is wrong."""
+    """What confirms the answer. `none` means that nothing does, not that the answer is wrong."""
     object: AffectedResource | None = None
     """The object whose state confirms or contradicts the answer."""
     finding: Text = ""
-    """The kind of cause that the state of the object is, such as `out_of_memory`."""
+    """The kind of cause that this state is, such as `out_of_memory`."""
     evidence: tuple[Text, ...] = ()
-    """Ids of the evidence that was read for it."""
+    """Ids of the evidence that was read for the check."""
     doubt: Text = ""
-    """Why nothing confirms it, as a code (docs/policy.md); empty when something does."""
+    """Why nothing confirms the answer, as a code (docs/policy.md); empty if something does."""
     reason: Text = ""
-    """The same in words."""
+    """What confirms the answer, or why nothing does, in words."""
 
 
 class ParameterOrigin(enum.StrEnum):
@@ -227,11 +227,11 @@ class DiagnosedCause(Message):
     """A cause that rules find in the state of the cluster, without a model."""
 
     cause: Needed
-    """Its kind, such as `out_of_memory`."""
+    """Kind of the cause, such as `out_of_memory`."""
     object: AffectedResource
-    """The object to look at."""
+    """The object that is in this state."""
     summary: Text
-    """What was seen, in one sentence."""
+    """What the rules found, in one sentence."""
     signal_types: tuple[Text, ...] = ()
     """Signal types that this state corresponds to."""
 
@@ -249,54 +249,54 @@ class AnalysisResult(Message):
     remediation_id: Id
     """As in the request."""
     status: Status
-    """What became of it."""
+    """The outcome of the request."""
     analysis: Text = ""
     """The analysis in prose."""
     root_cause_analysis: RootCauseAnalysis | None = None
-    """The root cause; None if none could be checked."""
+    """The root cause; None if no answer about it passed the checks."""
     affected_resource: AffectedResource | None = None
-    """The object it lies in; not always the one of the signal."""
+    """The object with the root cause; not always the one of the signal."""
     confidence: Fraction | None = None
-    """The model's own confidence in the answer, 0 to 1: that of the selected workflow, if there is one;
-    None when it gave none, or there is no answer."""
+    """The model's own confidence in its answer, 0 to 1. If a workflow is selected, its confidence in that
+    workflow. None if it gave none, or if there is no answer."""
     selected_workflow: SelectedWorkflow | None = None
-    """What to do; only in a completed result."""
+    """The workflow that should be executed; only in a completed result."""
     alternative_workflows: tuple[AlternativeWorkflow, ...] = ()
-    """What else was considered."""
+    """Other workflows that were considered."""
     needs_human_review: Flag
-    """A human must review the result; nothing may be executed."""
+    """Whether a human must review the result. If so, nothing may be executed."""
     human_review_reason: HumanReviewReason | None = None
-    """Why."""
+    """Why a human must review the result, as a code."""
     human_review_detail: Text = ""
-    """Why, in words."""
+    """Why a human must review the result, in words."""
     is_actionable: Flag | None = None
     """Whether something can be done; None when not assessed."""
     signal: ReportedSignal | None = None
     """What the request reported; None in results of earlier versions."""
     environment: Text = ""
-    """The environment that approval was decided for, in lower case: that of the request, or `production`
-    where its safety context names another. Empty in results of earlier versions."""
+    """The environment for which approval was decided, in lower case: that of the request, or `production` if
+    its safety context names another one. Empty in results of earlier versions."""
     approval: Approval
     """Whether a human must approve before the workflow is executed."""
     warnings: tuple[Text, ...] = ()
     """What an approver should know."""
     alignment_verdict: AlignmentVerdict | None = None
-    """What the check for planted instructions found; None when no model was asked."""
+    """The result of the check for planted instructions; None if no model was asked."""
     corroboration: Corroboration | None = None
     """Whether the state of the cluster confirms the answer; None when there was no answer to judge."""
     parameter_origins: dict[str, ParameterOrigin] = Field(default_factory=dict)
     """Where the value of each parameter of the selected workflow comes from."""
     diagnosis: tuple[DiagnosedCause, ...] = ()
-    """The causes that rules found in the state of the cluster, if no model gave a valid answer. The
-    likeliest first."""
+    """The causes that rules found in the state of the cluster, likeliest first. Only if no model gave a valid
+    answer."""
     detected_labels: DetectedLabels | None = None
     """Labels of the affected resource; None when they were never looked up."""
     evidence: tuple[EvidenceItem, ...] = ()
     """The evidence of the analysis."""
     validation_attempts: tuple[ValidationAttempt, ...] = ()
-    """The answers of the model, and what was wrong with them."""
+    """The answers of the model, and the errors in them."""
     usage: Usage = Usage()
-    """The usage and cost."""
+    """Calls, tokens, cost and time of the analysis."""
     context_used: ContextUsed | None = None
     """The context that the model says it considered."""
     model: Text = ""
@@ -304,23 +304,23 @@ class AnalysisResult(Message):
     prompt_version: Text = ""
     """Version of the prompt."""
     request_digest: Sha256
-    """Digest of the request this answers."""
+    """Digest of the request that this result answers."""
     notes: tuple[Text, ...] = ()
     """Technical remarks for engineers."""
     raw_analysis: Text = ""
     """The last answer of the model, with secrets removed."""
     completed_at: Timestamp
-    """When the result was made."""
+    """When the analysis was completed."""
     is_recovery_attempt: Flag = False
     """Whether this answers a recovery request."""
     recovery_attempt_number: Positive | None = None
-    """Which attempt; only for a recovery."""
+    """Number of the recovery attempt; only for a recovery."""
     can_recover: Flag | None = None
     """Whether a workflow was selected; only for a recovery."""
     analysis_confidence: Fraction | None = None
-    """Confidence of the selected workflow, 0 without one; only for a recovery."""
+    """Confidence in the selected workflow, 0 if there is none; only for a recovery."""
     recovery_analysis: RecoveryAnalysis | None = None
-    """What became of the previous attempt; only for a recovery."""
+    """The assessment of the previous attempt; only for a recovery."""
     recovery_strategy: RecoveryStrategy | None = None
     """How the new attempt differs; only for a recovery."""
 

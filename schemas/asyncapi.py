@@ -27,21 +27,21 @@ VERSION: Final = "1.0.0"
 SCHEMAS: Final = "#/components/schemas/"
 TRACEPARENT: Final = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 MSG_ID: Final = "Nats-Msg-Id"
-REDELIVERY: Final = "The server stores messages with the same id once within its deduplication window."
+REDELIVERY: Final = "Within its deduplication window, the server stores messages with the same id once."
 HEADERS: Final = {
     MSG_ID: REDELIVERY,
-    REPLAY_HEADER: "Only on a dead letter that an operator sends again: its id among the dead letters.",
-    Header.REASON: "Why the request could not be served: a code.",
+    REPLAY_HEADER: "Id of the dead letter; only on a request that an operator replays.",
+    Header.REASON: "Why the request could not be served, as a code.",
     Header.ORIGIN_STREAM: "Stream of the request.",
-    Header.ORIGIN_SEQUENCE: "Its sequence there.",
-    Header.ORIGIN_STORED_AT: "When the stream stored it.",
-    Header.ORIGIN_SUBJECT: "Its subject.",
-    Header.DELIVERIES: "How often it was delivered.",
+    Header.ORIGIN_SEQUENCE: "Sequence of the request in that stream.",
+    Header.ORIGIN_STORED_AT: "When that stream stored the request.",
+    Header.ORIGIN_SUBJECT: "Subject of the request.",
+    Header.DELIVERIES: "How often the request was delivered.",
     Header.ERROR: "The last error, percent-encoded.",
     Header.CE_ID: f"The same as {MSG_ID}.",
     Header.CE_SOURCE: "The worker, by the name of its cluster.",
-    Header.CE_SUBJECT: "The request key, percent-encoded as all header values of CloudEvents on NATS are; "
-    "absent when it could not be read.",
+    Header.CE_SUBJECT: "The request key, percent-encoded like all CloudEvents header values on NATS; "
+    "absent if it could not be read.",
     Header.TRACEPARENT: "W3C trace context.",
 }
 
@@ -60,8 +60,8 @@ def asyncapi(schemas: Mapping[str, Json], samples: Mapping[str, Any]) -> Json:
         "info": {
             "title": "rca-worker",
             "version": VERSION,
-            "description": "Kubernetes incidents in, checked root cause analyses out, over NATS JetStream. "
-            "`rca` in the addresses is a setting; streams and buckets carry it in upper case.",
+            "description": "Takes Kubernetes incidents and publishes checked root cause analyses, over NATS JetStream. "
+            "The prefix `rca` of the addresses is a setting; streams and buckets have it in upper case.",
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",
@@ -69,7 +69,7 @@ def asyncapi(schemas: Mapping[str, Json], samples: Mapping[str, Any]) -> Json:
             "nats": {
                 "host": "{host}:4222",
                 "protocol": "nats",
-                "description": "A NATS server with JetStream on which the streams were provisioned.",
+                "description": "A NATS server with JetStream on which `rca provision` has created the streams.",
                 "variables": {"host": {"default": "nats", "description": "Name of the server."}},
             }
         },
@@ -190,7 +190,7 @@ def _dead_letter(request: Json, letter: Json) -> Json:
         letter["origin_subject"], str(letter["deliveries"]), letter["error"].replace(" ", "%20"),
     )  # fmt: skip
     message["examples"][0]["headers"] |= dict(zip(map(str, names), sent, strict=True))
-    return message | {"payload": {"description": "The body of the request, as it came."}}
+    return message | {"payload": {"description": "The body of the request, unchanged."}}
 
 
 def _channel(address: str, message: str, stream: str, **parameters: Any) -> Json:
@@ -204,7 +204,7 @@ def _channel(address: str, message: str, stream: str, **parameters: Any) -> Json
 
 def _channels(subjects: Subjects) -> dict[str, Any]:
     key = {
-        "description": "Request key: an encoded remediation id; for recoveries a dot and the attempt follow."
+        "description": "Request key: the encoded remediation id; for a recovery, followed by a dot and the attempt."
     }
     listed = {
         kind: [s for s in subjects.request_subjects() if s.split(".")[2] == kind] for kind in RequestKind

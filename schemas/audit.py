@@ -46,7 +46,7 @@ class EventType(enum.StrEnum):
 
 
 class Outcome(enum.StrEnum):
-    """The outcome of a step; pending while it will be retried."""
+    """The outcome of a step; `pending` if it will be retried."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -68,9 +68,9 @@ class RequestAccepted(Message):
     request_digest: Sha256
     """Digest of the request."""
     ignored_fields: tuple[Text, ...] = ()
-    """Paths in the message that were not read."""
+    """Paths of fields in the message that were ignored."""
     replayed: Flag = False
-    """The request is a replayed dead letter."""
+    """Whether the request is a replayed dead letter."""
 
 
 class RequestResumed(Message):
@@ -80,11 +80,11 @@ class RequestResumed(Message):
     run: Text
     """The run that continues."""
     replayed_steps: Count
-    """Journaled steps that are replayed."""
+    """Number of journaled steps that are replayed."""
     deliveries: Count
     """How often the message was delivered."""
     continues: Sha256 | None = None
-    """If this begins another chain: the hash of the last readable event of the chain before."""
+    """If this begins another chain: the hash of the last readable event of the previous chain."""
 
 
 class EnrichmentCompleted(Message):
@@ -96,7 +96,7 @@ class EnrichmentCompleted(Message):
     failed_sources: tuple[Text, ...] = ()
     """Sources that could not be read."""
     detected_labels: DetectedLabels | None = None
-    """Labels of the resource."""
+    """Labels that were detected on the resource."""
     duration_seconds: Seconds = 0.0
     """How long it took."""
 
@@ -106,16 +106,16 @@ class LLMRequest(Message):
 
     event_type: Literal[EventType.LLM_REQUEST] = EventType.LLM_REQUEST
     call: Positive
-    """Which call, counted from 1."""
+    """Number of the call, counted from 1."""
     model: Text
-    """The model."""
+    """The model that is called."""
     prompt_chars: Count
-    """Size of everything that is sent."""
+    """Size of the whole prompt, in characters."""
     prompt_preview: Annotated[str, StringConstraints(max_length=500)] = ""
-    """The start of what is new since the call before, with secrets removed, without results of tools: they
-    have events of their own."""
+    """The start of what is new since the previous call, with secrets removed. Tool results are left out,
+    because they have events of their own."""
     tools: tuple[Text, ...] = ()
-    """Tools offered."""
+    """Names of the tools that are offered."""
 
 
 class LLMResponse(Message):
@@ -123,21 +123,21 @@ class LLMResponse(Message):
 
     event_type: Literal[EventType.LLM_RESPONSE] = EventType.LLM_RESPONSE
     call: Positive
-    """Which call, counted from 1."""
+    """Number of the call, counted from 1."""
     model: Text
-    """The model that answered, in its own words."""
+    """The model that answered, as it names itself."""
     finish: Text
-    """Why it stopped."""
+    """Why the model stopped."""
     response_chars: Count
-    """Size of its text."""
+    """Size of the text, in characters."""
     has_analysis: Flag = False
-    """It has a text, not only tool calls."""
+    """Whether it contains text, not only tool calls."""
     response_preview: Annotated[str, StringConstraints(max_length=500)] = ""
-    """The start of its text, with secrets removed."""
+    """The start of the text, with secrets removed."""
     tool_calls: Count = 0
-    """The requested tool calls, without the one that submits the answer."""
+    """Number of requested tool calls, not counting the one that submits the answer."""
     usage: Usage = Usage()
-    """What this call cost."""
+    """Tokens and cost of this call."""
     duration_seconds: Seconds = 0.0
     """How long it took."""
 
@@ -147,17 +147,17 @@ class LLMToolCall(Message):
 
     event_type: Literal[EventType.LLM_TOOL_CALL] = EventType.LLM_TOOL_CALL
     index: Positive
-    """Which tool call of the request, counted from 1."""
+    """Number of the tool call in this request, counted from 1."""
     name: Text
-    """The tool."""
+    """Name of the tool."""
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """Its arguments, bounded and with secrets removed from names and values."""
+    """Arguments of the call, bounded, with secrets removed from names and values."""
     succeeded: Flag
-    """The tool gave a result, not an error."""
+    """Whether the tool returned a result, not an error."""
     result_chars: Count
-    """Size of the result as the model saw it."""
+    """Size of the result as the model saw it, in characters."""
     result_preview: Annotated[str, StringConstraints(max_length=500)] = ""
-    """The start of it, with secrets removed."""
+    """The start of the result, with secrets removed."""
     duration_seconds: Seconds = 0.0
     """How long it took."""
 
@@ -167,19 +167,19 @@ class ValidationAttempted(Message):
 
     event_type: Literal[EventType.VALIDATION_ATTEMPT] = EventType.VALIDATION_ATTEMPT
     attempt: Positive
-    """Which answer, counted from 1."""
+    """Number of the answer, counted from 1."""
     max_attempts: Positive
     """How many answers are allowed."""
     is_valid: Flag
-    """Nothing was wrong."""
+    """Whether the answer passed every check."""
     errors: tuple[Text, ...] = ()
-    """Everything that was wrong."""
+    """Every error of the answer."""
     workflow_id: Text | None = None
-    """The workflow it named."""
+    """The workflow that the answer named."""
     human_review_reason: HumanReviewReason | None = None
-    """The review reason, unless a later answer is accepted."""
+    """The reason for human review, unless a later answer is accepted."""
     is_final_attempt: Flag = False
-    """No further attempt follows."""
+    """Whether no further attempt follows."""
 
 
 class AlignmentChecked(Message):
@@ -187,25 +187,25 @@ class AlignmentChecked(Message):
 
     event_type: Literal[EventType.ALIGNMENT_CHECKED] = EventType.ALIGNMENT_CHECKED
     suspicious: dict[Text, Text] = Field(default_factory=dict)
-    """The words in question by the id of the evidence, with secrets removed."""
+    """The suspicious words by the id of their evidence, with secrets removed."""
     second_model: Text | None = None
     """The second model, if it was asked."""
     problem: Text = ""
-    """Why the second model made no choice; empty when it did or was not asked."""
+    """Why the second model made no choice; empty if it made one, or was not asked."""
     misaligned: Flag = False
-    """There is such text, and the second model, which does not see it, chose otherwise."""
+    """Whether there is such text and the second model, which does not see it, chose otherwise."""
 
 
 class CorroborationChecked(Message):
-    """Rules have asked the cluster whether it confirms the answer, or for a diagnosis without an answer."""
+    """Rules checked the answer against the state of the cluster, or made a diagnosis without an answer."""
 
     event_type: Literal[EventType.CORROBORATION_CHECKED] = EventType.CORROBORATION_CHECKED
     corroboration: Corroboration | None = None
-    """The finding about the answer; None without one."""
+    """The finding about the answer; None if there is no answer."""
     causes: tuple[DiagnosedCause, ...] = ()
-    """The causes that they found without an answer."""
+    """The causes that the rules found; only if there is no answer."""
     reads: Count = 0
-    """How many reads of the cluster it took."""
+    """Number of cluster reads that it took."""
     duration_seconds: Seconds = 0.0
     """How long it took."""
 
@@ -217,13 +217,13 @@ class PolicyDecided(Message):
     policy: Text
     """The policy that decided."""
     approval: Approval
-    """Its decision."""
+    """The decision of the policy."""
     injection_detected: Flag = False
-    """Some evidence reads like instructions."""
+    """Whether some evidence reads like instructions."""
     corroboration: Corroboration | None = None
-    """The finding whether the state of the cluster confirms the answer."""
+    """Whether the state of the cluster confirms the answer."""
     parameters_of_model: tuple[Text, ...] = ()
-    """Parameters of the workflow whose values the model alone chose."""
+    """Names of the workflow's parameters whose values only the model chose."""
 
 
 class ResponseComplete(Message):
@@ -231,35 +231,35 @@ class ResponseComplete(Message):
 
     event_type: Literal[EventType.RESPONSE_COMPLETE] = EventType.RESPONSE_COMPLETE
     status: Status
-    """What became of the request."""
+    """The outcome of the request."""
     human_review_reason: HumanReviewReason | None = None
-    """Why the result needs human review, if it does."""
+    """Why a human must review the result, if one must."""
     workflow_id: Text | None = None
-    """The workflow selected."""
+    """The workflow that was selected."""
     confidence: Fraction | None = None
-    """Its confidence."""
+    """The model's confidence in the selected workflow."""
     approval_required: Flag = False
-    """A human must approve."""
+    """Whether a human must approve before the workflow is executed."""
     result_sha256: Sha256
-    """SHA-256 of the published body."""
+    """SHA-256 of the published result."""
     usage: Usage = Usage()
-    """What the analysis cost."""
+    """Calls, tokens, cost and time of the analysis."""
 
 
 class ResponseFailed(Message):
-    """The request goes to the dead letters."""
+    """The request becomes a dead letter."""
 
     event_type: Literal[EventType.RESPONSE_FAILED] = EventType.RESPONSE_FAILED
     reason: DeadLetterReason
-    """Why."""
+    """Why the request could not be served."""
     error: Text
-    """The last error, one line."""
+    """The last error, in one line."""
     phase: Text = ""
-    """The step in which it happened."""
+    """The step in which the error occurred."""
     result_sha256: Sha256
     """SHA-256 of the body of the `failed` result."""
     usage: Usage = Usage()
-    """The usage and cost until then."""
+    """Calls, tokens, cost and time until then."""
 
 
 Payload = Annotated[
@@ -292,29 +292,29 @@ class AuditEvent(Message):
     """`rca.audit.<event type>`: one step of an analysis."""
 
     event_id: Id
-    """Unique; the same when the event is published again."""
+    """Unique id. It stays the same when the event is published again."""
     chain: Id
-    """Id of the chain, unique for a request: the run that began it."""
+    """Id of the chain: the run that began it."""
     sequence: Positive
-    """The position in the chain, counted from 1."""
+    """Position in the chain, counted from 1."""
     prev: Sha256
-    """Hash of the event before; of request key and chain for the first."""
+    """Hash of the previous event; for the first event, hash of the request key and the chain."""
     hash: Sha256
     """SHA-256 of the canonical JSON of the event without this field."""
     signature: Signature | None = None
-    """In the last event of a chain, if a key is configured."""
+    """Signature of the chain; only in its last event, if a key is configured."""
     event_type: EventType
-    """What happened; the same as in the payload."""
+    """What happened. It equals the event type of the payload."""
     outcome: Outcome = Outcome.SUCCESS
     """The outcome of the step."""
     time: Timestamp
-    """When."""
+    """When it happened."""
     correlation_id: Id
     """The remediation id."""
     request_key: Text
     """Key of the request in subjects."""
     incident_id: Id
-    """The incident."""
+    """Id of the incident."""
     payload: Payload
     """What happened, in detail."""
 

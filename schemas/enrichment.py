@@ -126,12 +126,14 @@ class EnrichmentResults(TwoSpellings):
     """Facts that the sender has gathered. The worker gathers its own as well."""
 
     kubernetes_context: Annotated[dict[str, Any] | None, Unused()] = None
-    """Free-form facts about the resource. Ignored, and listed so: the worker reads the cluster itself."""
+    """Free-form facts about the resource. Ignored, and reported as ignored: the worker reads the cluster
+    itself."""
     detected_labels: DetectedLabels | None = None
-    """Cluster characteristics; absent when nothing was detected."""
+    """Cluster characteristics; absent if nothing was detected."""
     custom_labels: Annotated[
         dict[LabelName, Annotated[tuple[ShortText, ...], AtMost(MAX_ITEMS)]], AtMost(MAX_ITEMS)
     ] = Field(default_factory=dict)
-    """Labels of the customer: a subdomain and its values, `{"team": ["name=payments"]}`."""
+    """Custom labels: a subdomain and its values, such as `{"team": ["name=payments"]}`."""
     enrichment_quality: Fraction = 0.0
-    """How complete the sender's enrichment is. For the orchestrator, never for the model."""
+    """How complete the sender's enrichment is. It is meant for the orchestrator; the model does not see
+    it."""

@@ -17,24 +17,24 @@ class EvidenceItem(Message):
     id: Needed
     """`E1`, `E2`, ... in the order of gathering."""
     source: Needed
-    """The tool or the enrichment step it came from."""
+    """The tool or enrichment step that produced it."""
     summary: Text
-    """Its heading: what it covers."""
+    """Heading that says what it covers."""
     seen_at: Timestamp | None = None
     """When it was read; None in results of earlier versions."""
     excerpt: Text = ""
-    """Its text: at most 2 KiB, with secrets removed; the end of a log, the start of others. `...` marks a
-    cut."""
+    """At most 2 KiB of its text, with secrets removed: the end of a log, the start of anything else. `...`
+    marks a cut."""
 
 
 class ClaimSupport(enum.StrEnum):
     """How well the evidence supports a step of the causal chain, as checked by code."""
 
     SHOWN = "shown"
-    """It names a state, and evidence that it cites reports this state."""
+    """It names a state, and the evidence it cites reports this state."""
     CITED = "cited"
-    """It cites evidence that exists. Code cannot decide more: it names no state, or the evidence is free
-    text or was cut."""
+    """It cites existing evidence, but code cannot verify it: it names no state, or the evidence is free text
+    or was cut."""
     NOT_SHOWN = "not_shown"
     """It names a state that none of the evidence it cites reports."""
     UNCITED = "uncited"
@@ -47,9 +47,9 @@ class CausalClaim(Message):
     claim: Needed
     """The statement of the model."""
     evidence: tuple[Text, ...] = ()
-    """Ids of the evidence that it cites; only ids that exist."""
+    """Ids of the evidence it cites, without ids that do not exist."""
     support: ClaimSupport
-    """How well this evidence supports it."""
+    """How well this evidence supports the claim."""
 
 
 class AlignmentOutcome(enum.StrEnum):
@@ -60,16 +60,16 @@ class AlignmentOutcome(enum.StrEnum):
     SUSPICIOUS = "suspicious"
     """Some evidence reads like instructions; nothing shows that the answer followed them."""
     MISALIGNED = "misaligned"
-    """A second model that did not see this evidence chooses otherwise."""
+    """A second model that did not see this evidence chose otherwise."""
 
 
 class AlignmentFinding(Message):
     """A text that reads like instructions."""
 
     evidence: Needed
-    """Id of the evidence, or the name of the field of the request."""
+    """Id of the evidence, or name of the field of the request."""
     tool: Text = ""
-    """The tool or the enrichment step it came from."""
+    """The tool or enrichment step that produced it."""
     explanation: Text
     """The text, with secrets removed."""
 
@@ -80,7 +80,7 @@ class AlignmentVerdict(Message):
     result: AlignmentOutcome
     """The verdict."""
     summary: Text = ""
-    """The verdict in a sentence; empty if there is nothing to say."""
+    """The verdict in a sentence; may be empty."""
     flagged: Count = 0
     """How many texts read like instructions."""
     total: Count = 0

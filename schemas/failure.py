@@ -41,12 +41,13 @@ class ValidationCode(enum.StrEnum):
 
 
 class FieldError(Message):
-    """One error."""
+    """One error in a message or an answer."""
 
     path: Text
-    """Where, such as `previous_execution.failure.reason` or `affected_resources[3]`; empty for the whole."""
+    """Where the error is, such as `previous_execution.failure.reason` or `affected_resources[3]`; empty for
+    the whole message."""
     expected: Text
-    """The expected value, or what to do."""
+    """What is expected there, or what to do."""
     got: Text = ""
     """The start of the actual value, with secrets removed; empty if there is none."""
 
@@ -61,33 +62,34 @@ class ValidationFailure(Message):
     code: ValidationCode
     """The code of the first error."""
     errors: Annotated[tuple[FieldError, ...], Field(min_length=1)]
-    """Everything that was wrong."""
+    """All errors that were found."""
     path: Text = ""
-    """Where the first error is."""
+    """Where the first error is; empty for the whole message."""
     origin_stream: Text
     """Stream of the message."""
     origin_sequence: Count
-    """Its sequence there: with it the whole message can be read."""
+    """Sequence of the message in that stream, by which the whole message can be read."""
     origin_stored_at: Timestamp | None = None
-    """When the stream stored it: tells messages apart if the stream was recreated and counts from 1 again."""
+    """When the stream stored the message. It tells messages apart if the stream was recreated and counts from
+    1 again."""
     origin_subject: Text
-    """Its subject."""
+    """Subject of the message."""
     request_key: Text | None = None
-    """Key of the request, when it could be read."""
+    """Key of the request, if it could be read."""
     remediation_id: Text | None = None
-    """As in the message, when it could be read."""
+    """As in the message, if it could be read."""
     incident_id: Text | None = None
-    """As in the message, when it could be read."""
+    """As in the message, if it could be read."""
     attempt: Positive | None = None
-    """Which answer of the model, counted from 1; None for a message."""
+    """Number of the model's answer, counted from 1; None for a message."""
     excerpt: Excerpt = ""
     """At most 64 KiB of the body or the answer, with secrets removed."""
     failed_at: Timestamp
-    """When it was refused."""
+    """When the message or answer was rejected."""
 
 
 class DeadLetterReason(enum.StrEnum):
-    """Why a request cannot be served."""
+    """Why a request could not be served."""
 
     RETRIES_EXHAUSTED = "retries_exhausted"
     PROCESS_DEATHS = "process_deaths"
@@ -101,19 +103,19 @@ class DeadLetter(Message):
     """`rca.dlq.<reason>`: the raw body of a request, with these facts as headers."""
 
     reason: DeadLetterReason
-    """Why."""
+    """Why the request could not be served."""
     origin_stream: Text
     """Stream of the request."""
     origin_sequence: Count
-    """Its sequence there."""
+    """Sequence of the request in that stream."""
     origin_stored_at: Timestamp | None = None
-    """When the stream stored it."""
+    """When that stream stored the request."""
     origin_subject: Text
-    """Its subject: where a replay publishes it."""
+    """Subject of the request, on which a replay publishes it."""
     deliveries: Count
-    """How often it was delivered."""
+    """How often the request was delivered."""
     error: Text
-    """The last error, one line."""
+    """The last error, in one line."""
 
     def headers(self) -> dict[str, str]:
         """The headers of the message."""

@@ -1,4 +1,4 @@
-"""The request: analyse one Kubernetes incident. The Gateway publishes it after deduplication (ADR-041)."""
+"""The request to analyse one Kubernetes incident. The Gateway publishes it after deduplication (ADR-041)."""
 
 from __future__ import annotations
 
@@ -121,64 +121,64 @@ class Signal(Message):
     )
     """The type of the signal. Free text, often the name of an alert, and not always right."""
     severity: SeverityWord
-    """The severity by the sender."""
+    """The severity that the sender gives. Aliases are allowed (`warning`, `info`, `error`)."""
     resource_kind: Kind
     """Kind of the resource the signal is about."""
     resource_name: ResourceName
-    """Its name: a DNS subdomain; for roles and their bindings what RBAC allows (Kubernetes API)."""
+    """Name of that resource: a DNS subdomain; for RBAC kinds, any name that Kubernetes allows for them."""
     resource_namespace: Namespace = Field(default="", validate_default=True)
     """Its namespace. Required for built-in namespaced kinds, empty for cluster scope.
 
     A custom kind may leave it out: only the cluster knows whether such a kind has one.
     """
     resource_api_version: ApiVersion = ""
-    """Its apiVersion, where the kind alone is ambiguous."""
+    """The apiVersion of that resource, if the kind alone is ambiguous."""
     signal_source: Word = ""
-    """The adapter that saw the signal, such as `prometheus-alertmanager`."""
+    """The adapter that received the signal, such as `prometheus-alertmanager`."""
     error_message: LongText = ""
     """What went wrong, in the words of the source."""
     description: LongText = ""
     """The longer text of the alert."""
     environment: Environment = UNKNOWN_ENVIRONMENT
-    """Deployment environment, lower case."""
+    """Deployment environment, such as `production`. It is lower-cased; `unknown` if absent."""
     priority: PriorityWord = Priority.P2
-    """Business priority."""
+    """Business priority. The subject, not this field, decides the priority lane."""
     risk_tolerance: RiskTolerance | None = None
-    """How careful remediation must be; None: not specified, and no filter."""
+    """How careful the remediation must be, such as `low`. If absent, workflows are not filtered by it."""
     business_category: Word | None = None
-    """Business category; None: not specified, and no filter."""
+    """Business category. If absent, workflows are not filtered by it."""
     cluster_name: Word = ""
-    """The cluster it happened in; empty when there is only one."""
+    """Name of the cluster in which the incident happened; may be empty if there is only one."""
     firing_time: Timestamp | None = None
     """When the signal started."""
     received_time: Timestamp
-    """When the sender got the signal; by default, the time of the message."""
+    """When the sender received the signal; by default, the time of the message."""
     first_seen: Timestamp | None = None
     """When this signal was first seen."""
     last_seen: Timestamp | None = None
     """When this signal was last seen."""
     is_duplicate: Flag = False
-    """The same signal was seen before."""
+    """Whether the same signal was seen before."""
     occurrence_count: Positive = 1
-    """How often the signal was received: above 1, the condition persists."""
+    """How often the signal was received; more than once means that the condition persists."""
     is_storm: Flag = False
-    """Part of an alert storm."""
+    """Whether the signal is part of an alert storm."""
     storm_type: StormType | None = None
     """How the storm was recognised."""
     storm_window: ShortText = ""
-    """Window of the storm detection, such as `5m`."""
+    """Time window in which the storm was detected, such as `5m`."""
     storm_alert_count: Positive | None = None
-    """Alerts in the storm."""
+    """Number of alerts in the storm."""
     affected_resources: Annotated[tuple[ShortText, ...], AtMost(MAX_LISTED)] = ()
-    """Resources of an aggregated storm."""
+    """Resources that the storm affects."""
     signal_labels: OpenMap = Field(default_factory=dict)
     """Labels of the signal."""
     signal_annotations: OpenMap = Field(default_factory=dict)
     """Annotations of the signal."""
     safety_context: SafetyContext | None = None
-    """Limits for the remediation."""
+    """Limits for the remediation, set by the sender."""
     expires_at: Timestamp | None = None
-    """After this time a decision is of no use: the incident is escalated to a human."""
+    """Time after which a decision is of no use. The incident is then escalated to a human."""
     safety_elsewhere: Annotated[None, Removed("safety_context")] = Field(
         default=None,
         exclude=True,
@@ -228,14 +228,14 @@ class Signal(Message):
 
 
 class IncidentRequest(Signal):
-    """Analyse an incident: `rca.request.incident`, or `.p0` to `.p3` behind it for a lane."""
+    """Analyse an incident: `rca.request.incident`, with a suffix `.p0` to `.p3` for a priority lane."""
 
     enrichment_results: EnrichmentResults | None = None
     """Facts that the sender has gathered. The worker gathers its own."""
     is_recovery_attempt: Annotated[
         Literal[False], BeforeValidator(_not_a_recovery), WithJsonSchema({"const": False})
     ] = Field(default=False, exclude=True)
-    """Always false here: a recovery that is read as an incident would forget what failed."""
+    """Always false: a recovery request that is read as an incident would lose what failed before."""
 
 
 def request_digest(request: Signal) -> str:

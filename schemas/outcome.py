@@ -28,7 +28,7 @@ class RemediationOutcome(Message):
     """`rca.outcome.<request key>`: what the executed workflow did."""
 
     kind: RequestKind
-    """What the analysis had been asked."""
+    """The kind of the request that was analysed."""
     incident_id: Id
     """As in the request."""
     remediation_id: Id
@@ -36,31 +36,31 @@ class RemediationOutcome(Message):
     recovery_attempt_number: Positive | None = None
     """As in the request; only for a recovery."""
     target: AffectedResource
-    """The object that was acted on."""
+    """The object on which the workflow acted."""
     signal_type: ShortText = ""
     """The signal type of the analysis."""
     workflow_id: NonBlank
-    """What was executed."""
+    """Id of the workflow that was executed."""
     action_type: ShortText = ""
-    """Its action type."""
+    """Action type of the workflow."""
     outcome: ExecutionOutcome
     """How the execution ended."""
     effectiveness_score: Fraction | None = None
-    """How well it worked, 0 to 1; None when not assessed."""
+    """How well the workflow helped, 0 to 1; None if not assessed."""
     signal_resolved: Flag | None = None
-    """The signal went away; None when not assessed."""
+    """Whether the signal went away; None if not assessed."""
     pre_remediation_spec_hash: SpecHash | None = None
-    """Spec of the target before."""
+    """Hash of the target's spec before the execution."""
     post_remediation_spec_hash: SpecHash | None = None
-    """Spec of the target after."""
+    """Hash of the target's spec after the execution."""
     side_effects: tuple[ShortText, ...] = ()
-    """What else it did."""
+    """Side effects that were observed."""
     assessment_reason: ShortText = ""
     """How the assessment ended, such as `Full`, `Partial` or `SpecDrift`."""
     completed_at: Timestamp
     """When the execution ended."""
     assessed_at: Timestamp | None = None
-    """When it was assessed."""
+    """When the effect was assessed."""
 
     @property
     def request_key(self) -> str:

@@ -1,4 +1,4 @@
-"""The request: analyse again after a remediation failed (DD-RECOVERY-002, DD-RECOVERY-003)."""
+"""The request to analyse again after a remediation failed (DD-RECOVERY-002, DD-RECOVERY-003)."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ class OriginalRCA(Message):
     """The root cause analysis that led to the failed remediation."""
 
     summary: LongText
-    """The root cause as it was seen then."""
+    """The root cause as it was understood then."""
     signal_type: NonBlank
-    """The signal type as it was determined then."""
+    """The signal type that was determined then."""
     severity: SeverityWord
-    """The severity as it was assessed then."""
+    """The severity that was assessed then."""
     contributing_factors: Annotated[tuple[LongText, ...], AtMost(MAX_ITEMS)] = ()
-    """What contributed."""
+    """Factors that contributed to the root cause."""
 
 
 class SelectedWorkflowSummary(Message):
     """The workflow that was executed and failed."""
 
     workflow_id: NonBlank
-    """Its id in the catalog."""
+    """Id of the workflow in the catalog."""
     version: ShortText
-    """Its version."""
+    """Version of the workflow."""
     container_image: ShortText
     """The image or bundle that was run."""
     parameters: Annotated[
@@ -83,53 +83,53 @@ class SelectedWorkflowSummary(Message):
             }
         ),
     ] = Field(default_factory=dict)
-    """What it was given. Scalars are turned to text."""
+    """Parameters of the execution. Scalars are converted to text."""
     rationale: LongText
-    """Why it was selected."""
+    """Why the workflow was selected."""
 
 
 class ExecutionFailure(Message):
     """How the execution failed."""
 
     failed_step_index: Count
-    """The failed step, counted from 0."""
+    """Index of the failed step, counted from 0."""
     failed_step_name: ShortText
-    """Its name."""
+    """Name of the failed step."""
     reason: Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=128)]
-    """A reason code as Kubernetes writes them (`DeadlineExceeded`), never prose. Unlisted codes are legal."""
+    """A reason code as Kubernetes writes them (`DeadlineExceeded`), not prose. Any such code is accepted."""
     message: LongText
-    """The error message."""
+    """The error message of the failure."""
     exit_code: Annotated[int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX)] | None = None
-    """Exit code, if there was one."""
+    """Exit code of the failed step, if it had one."""
     failed_at: Timestamp
-    """When it failed."""
+    """When the execution failed."""
     execution_time: ShortText
-    """How long it had run, such as `2m34s`."""
+    """How long the execution had run, such as `2m34s`."""
 
 
 class PreviousExecution(Message):
-    """The attempt before, that failed."""
+    """The previous attempt, which failed."""
 
     workflow_execution_ref: Id
     """Name of the failed WorkflowExecution."""
     original_rca: OriginalRCA
-    """What was believed to be the cause."""
+    """The root cause analysis on which the execution was based."""
     selected_workflow: SelectedWorkflowSummary
-    """What was done about it."""
+    """The workflow that was executed."""
     failure: ExecutionFailure
-    """How that failed."""
+    """The failure of this execution."""
 
 
 class RecoveryRequest(Signal):
-    """Analyse again: `rca.request.recovery`, or `.p0` to `.p3` behind it for a lane."""
+    """Analyse again: `rca.request.recovery`, with a suffix `.p0` to `.p3` for a priority lane."""
 
     is_recovery_attempt: Annotated[
         Literal[True], BeforeValidator(_always_true), WithJsonSchema({"const": True})
     ]
     """Always true."""
     recovery_attempt_number: Positive
-    """Which recovery attempt this is, counted from 1. Part of the request key."""
+    """Number of this recovery attempt, counted from 1. It is part of the request key."""
     previous_execution: PreviousExecution
     """The attempt that failed."""
     enrichment_results: EnrichmentResults
-    """What was known about the resource; may be empty."""
+    """What is known about the resource; may be empty."""

@@ -41,13 +41,13 @@ class SafetyConstraints(SafetyMessage):
     """
 
     max_downtime_seconds: Count | None = None
-    """Longest acceptable downtime; absent means no limit was given."""
+    """Longest acceptable downtime in seconds; no limit if absent."""
     requires_approval: Flag = False
-    """A human must approve, whatever the policy says."""
+    """Whether a human must approve, whatever the policy says."""
     allowed_actions: Words | None = None
-    """Anything else needs approval; absent means no list was given."""
+    """Actions that are allowed; any other requires approval. No restriction if absent."""
     forbidden_actions: Words = ()
-    """Never to be done."""
+    """Actions that must never be taken."""
     allowed_action_types: Annotated[None, Removed("allowed_actions")] = Field(default=None, exclude=True)
     forbidden_action_types: Annotated[None, Removed("forbidden_actions")] = Field(default=None, exclude=True)
 
@@ -56,9 +56,9 @@ class Dependency(Message):
     """A service that suffers when this one does."""
 
     service: Word
-    """Its name."""
+    """Name of the service."""
     impact: Word = ""
-    """How much, an open value such as `critical`."""
+    """How badly it suffers: an open value such as `critical`."""
 
 
 class RegoPolicy(SafetyMessage):
@@ -67,9 +67,9 @@ class RegoPolicy(SafetyMessage):
     version: Word = ""
     """Version of the policy."""
     rules: Words = ()
-    """Names of its rules."""
+    """Names of the rules that applied."""
     dry_run: Flag = False
-    """Nothing may run without approval."""
+    """If true, nothing may run without approval."""
 
 
 class SafetyContext(Message):
@@ -82,33 +82,33 @@ class SafetyContext(Message):
     investigation_id: Word = ""
     """The sender's id of the investigation."""
     priority: PriorityWord | None = None
-    """Priority as the safety rules saw it."""
+    """Priority according to the safety rules."""
     criticality: Word = ""
-    """How critical the service is, an open value such as `high`."""
+    """How critical the service is: an open value such as `high`."""
     environment: Word = ""
-    """Environment as the safety rules saw it."""
+    """Environment according to the safety rules."""
     service: Word = ""
-    """The service concerned."""
+    """Name of the affected service."""
     safety_constraints: SafetyConstraints = SafetyConstraints()
-    """What may be done, and what not."""
+    """Which actions are allowed, and under which limits."""
     dependencies: Annotated[tuple[Dependency, ...], AtMost(MAX_ITEMS)] = ()
     """Services that depend on this one."""
     data_criticality: Word = ""
-    """An open value such as `high`."""
+    """How critical the data is: an open value such as `high`."""
     user_impact: Word = ""
-    """An open value such as `critical`."""
+    """How badly users are affected: an open value such as `critical`."""
     alert: Annotated[dict[str, Any] | None, Unused()] = None
-    """The alert as the sender saw it. Not used: the signal fields of the request count."""
+    """The alert as the sender saw it. Not used: the signal fields of the request take precedence."""
     kubernetes: Annotated[dict[str, Any] | None, Unused()] = None
     """Cluster facts as the sender saw them. Not used: the worker reads the cluster itself."""
     monitoring: Annotated[dict[str, Any] | None, Unused()] = None
     """Trends as the sender saw them. Not used."""
     scope: Annotated[dict[str, Any] | None, Unused()] = None
-    """How far to look. Not used: budgets are the worker's own."""
+    """How far to investigate. Not used: the worker has its own budgets."""
     rego_policy: RegoPolicy = RegoPolicy()
-    """The policy behind the constraints."""
+    """The policy from which the constraints result."""
     task: LongText = ""
-    """An instruction by the sender. Never reaches the model."""
+    """An instruction of the sender. It never reaches the model."""
     limits_elsewhere: Annotated[None, Removed("safety_constraints")] = Field(
         default=None, exclude=True, validation_alias=AliasChoices(*LIMITS_ELSEWHERE)
     )

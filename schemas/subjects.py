@@ -63,11 +63,11 @@ class Header(enum.StrEnum):
 
 
 REPLAY_HEADER: Final = "Rca-Replay"
-"""On a request: a dead letter that is sent again (its id there). Its `failed` result may be replaced."""
+"""On a replayed request: the id of its dead letter. Its `failed` result may be replaced."""
 
 
 def subject_token(text: str) -> str:
-    """One subject token for a text, never empty for a text that is not."""
+    """Encode a text as one subject token, which is empty only for an empty text."""
     return _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text.encode()).decode()
 
 
@@ -140,9 +140,9 @@ class Subjects:
         self.dlq_stream: Final = f"{stem}_DLQ"
         """Dead letters, and the server's advisories about exhausted deliveries."""
         self.outcomes_stream: Final = f"{stem}_OUTCOMES"
-        """What remediations did."""
+        """Outcomes of remediations."""
         self.recordings_stream: Final = f"{stem}_RECORDINGS"
-        """Recorded analyses, if they are recorded."""
+        """Recorded analyses, if recording is enabled."""
         self.journal_bucket: Final = f"{stem}_JOURNAL"
         """Steps of running requests; also the name of the object store for large steps."""
         self.cancel_bucket: Final = f"{stem}_CANCEL"
@@ -150,7 +150,7 @@ class Subjects:
         """Past results and outcomes per resource."""
 
     def request(self, kind: RequestKind, lane: Lane | None = None) -> str:
-        """Where to publish a request; without a lane the default one."""
+        """Where to publish a request; without a lane, the default one."""
         bare = f"{self.prefix}.request.{kind}"
         return bare if lane is None else f"{bare}.{lane}"
 

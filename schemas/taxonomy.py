@@ -14,14 +14,14 @@ from schemas.fields import WORD_CHARS, Word
 
 
 class RequestKind(enum.StrEnum):
-    """What is asked: the analysis of an incident, or of one whose remediation failed."""
+    """The kind of a request: an incident, or the recovery after a failed remediation."""
 
     INCIDENT = "incident"
     RECOVERY = "recovery"
 
 
 class Severity(enum.StrEnum):
-    """How bad it is (DD-LLM-001). `unknown` constrains nothing when workflows are looked up."""
+    """The severity of an incident (DD-LLM-001). `unknown` does not restrict the choice of workflows."""
 
     CRITICAL = "critical"
     HIGH = "high"
@@ -33,7 +33,7 @@ class Severity(enum.StrEnum):
 SEVERITY_ALIASES: Final = MappingProxyType(
     {"warning": Severity.MEDIUM, "info": Severity.LOW, "error": Severity.HIGH}
 )
-"""Words of the alerting world for the levels above, in lower case."""
+"""Words that alerting systems use for these levels, in lower case."""
 
 
 _LEVELS: Final = MappingProxyType({level.value: level for level in Severity} | dict(SEVERITY_ALIASES))
@@ -171,7 +171,7 @@ PriorityWord = Annotated[Priority, BeforeValidator(_priority), _any_case(tuple(P
 """A priority, in any case."""
 
 Environment = Annotated[Word, AfterValidator(_environment)]
-"""Where it runs: an open value in lower case, such as `production`; `unknown` when not given."""
+"""An environment: an open value in lower case, such as `production`; `unknown` if absent."""
 
 RiskTolerance = Word
 """How careful remediation must be: an open value, usually `low`, `medium` or `high`."""

@@ -1,4 +1,4 @@
-"""What an analysis has cost, and what the model says it took into account."""
+"""What an analysis cost, and what the model says it took into account."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from schemas.fields import Count, Message, Seconds, Text
 
 
 class Usage(Message):
-    """What calls of models and tools cost."""
+    """Calls, tokens, cost and time."""
 
     llm_calls: Count = 0
     """Calls of a model."""
     tool_calls: Count = 0
     """Tool calls that were run."""
     input_tokens: Count = 0
-    """Tokens sent, cached ones included."""
+    """Tokens sent, including those served from the provider's cache."""
     cached_tokens: Count = 0
-    """Of these, tokens served from the provider's cache."""
+    """Of these, the tokens served from the provider's cache."""
     output_tokens: Count = 0
     """Tokens received."""
     cost_usd: Annotated[float, Field(strict=True, ge=0)] | None = None
-    """Cost in US dollars; None when the price is not known."""
+    """Cost in US dollars; None if the price is not known."""
     wall_seconds: Seconds = 0.0
     """Time from the start to the result, over all runs."""
 
@@ -34,6 +34,6 @@ class ContextUsed(Message):
     cluster_state: Text = ""
     """Health of the cluster."""
     resource_availability: Text = ""
-    """Resources."""
+    """Availability of resources."""
     blast_radius: Text = ""
     """Potential impact."""
