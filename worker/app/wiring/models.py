@@ -1,4 +1,4 @@
-"""The chain of language models that a worker calls, and the second model that reads the evidence."""
+"""The chain of language models that a worker calls, and the model of the second view."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def open_models(
 def open_shadow(
     settings: Settings, clock: Clock, stack: AsyncExitStack, wrap: Wrap = lambda model: model
 ) -> ModelChain | None:
-    """The second model, if one is named, closed with the stack. Raises ConfigurationError."""
+    """The model of the second view, closed with the stack; None if none is named. Raises ConfigurationError."""
     shadow, llm = settings.shadow, settings.llm
     if not shadow.model:
         return None

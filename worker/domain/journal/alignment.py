@@ -1,7 +1,7 @@
-"""Further evidence about an accepted answer: text that reads like instructions, and a second view.
+"""Two more checks of an accepted answer: for planted instructions, and by the second view.
 
-Text is only reported. The second view can corroborate an answer about which the rules are silent. If text was
-planted and the second view chooses otherwise, a human must decide.
+Text that reads like instructions is only reported. The second view can corroborate an answer about which the
+rules are silent. If there is such text and the second view chooses otherwise, a human must decide.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ OTHERWISE = (
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The findings. `verdict` is the last one, without doubts that the cluster has settled, and marked as
-    misaligned if planted text may have misled it.
+    """The findings of both checks.
 
-    `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the
+    `verdict` is the last one, without doubts that the cluster has settled; it is marked as misaligned if
+    planted text may have misled the model. `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the
     id of the evidence. `checked` is everything that was checked for them. `problem` says why the second model
     made no choice; empty when it did or was not asked.
     """
@@ -90,7 +90,7 @@ async def check_alignment(
     outside: Outside,
     would_run: Callable[[Alignment], Awaitable[bool]],
 ) -> Alignment:
-    """Report planted text, and ask for a second view if only corroboration is missing.
+    """Report planted text, and ask for the second view if only corroboration is missing.
 
     `would_run` says whether the answer would be executed without approval once it is corroborated. Raises
     what `SecondView.ask` raises.
@@ -149,7 +149,7 @@ async def _candidates(
 ) -> Sequence[Workflow]:
     """At most 40 workflows for the business context of the request, the chosen one among them, by their ids.
 
-    None when the catalog cannot be read. Nothing marks the chosen one.
+    Empty if the catalog cannot be read. Nothing marks the chosen one.
     """
     found: list[Workflow] = []
     try:
@@ -162,7 +162,7 @@ async def _candidates(
 
 
 def _record(run: Run, alignment: Alignment, asked: str) -> None:
-    """Record the findings as an event; if a second model was asked, even without findings."""
+    """Record the findings as an event, if there are any or the second model was asked."""
     if not alignment.planted and not asked:
         return
     verdict = alignment.verdict

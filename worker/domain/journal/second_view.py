@@ -1,6 +1,6 @@
-"""A second model chooses an object and a workflow from structured facts alone, without any free text.
+"""The second view: a model chooses an object and a workflow from structured facts, without any free text.
 
-It is asked in one call, and only if rules do not confirm an answer that could otherwise run without approval.
+It is called once, and only if rules do not confirm an answer that could otherwise run without approval.
 If it chooses the same object and the same workflow, the answer is corroborated; if it fails or chooses
 otherwise, it is not.
 """

@@ -165,6 +165,7 @@ class Outside:
     metrics: Metrics | None = None
     external: ExternalTools | None = None
     shadow: Model | None = None
+    """The model of the second view."""
     cluster_problem: Callable[[], Awaitable[str]] | None = None
 
 
