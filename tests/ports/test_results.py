@@ -9,11 +9,13 @@ import pytest
 from nats.js.errors import APIError
 
 from schemas.subjects import request_key
+from schemas.taxonomy import RequestKind
 from tests.fakes.memory_nats import MemoryEvents, MemoryResults
 from tests.fakes.messages import new_id, review_result
 from tests.nats_servers import PATIENCE_SECONDS, connect, provisioned, three_servers
-from worker.adapters.nats.publish import NatsEvents, NatsResults
+from worker.adapters.nats.publish import NatsEvents, NatsResults, UnreadableResult
 from worker.adapters.nats.stream import FencedStream
+from worker.app.client import RequestClient
 from worker.domain.values.errors import Unavailable
 
 
@@ -62,8 +64,10 @@ async def test_kinds_and_attempts_do_not_answer_for_each_other(ports):
 async def test_what_cannot_be_read_is_unavailable_and_is_not_answered_again(own_server):
     key = request_key(new_id())
     await own_server.js.publish(f"rca.result.incident.{key}", b'{"from": "a newer version"}')
-    with pytest.raises(Unavailable, match="not one of this version"):
+    with pytest.raises(UnreadableResult):
         await NatsResults(own_server.nc, own_server.subjects).find("incident", key)
+    with pytest.raises(UnreadableResult):
+        await RequestClient(own_server.nc, own_server.subjects).stored_result(RequestKind.INCIDENT, key)
 
 
 async def test_a_missing_stream_does_not_look_like_no_result(own_server):
@@ -71,6 +75,8 @@ async def test_a_missing_stream_does_not_look_like_no_result(own_server):
     await own_server.js.delete_stream("RCA_RESULTS")
     with pytest.raises(Unavailable):
         await results.find("incident", "key")
+    client = RequestClient(own_server.nc, own_server.subjects)
+    assert await client.stored_result(RequestKind.INCIDENT, "key") is None  # it asks again later
 
 
 async def test_a_server_that_is_away_is_unavailable(own_server):

@@ -28,6 +28,7 @@ from schemas.failure import ValidationFailure
 from schemas.incident import request_digest
 from schemas.subjects import Header, Lane, Subjects, request_key
 from schemas.taxonomy import RequestKind
+from worker.adapters.nats.publish import NatsResults, UnreadableResult
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.intake.decode import Decoded, decode
 from worker.domain.values.errors import ReportedError, Unavailable, system_message
@@ -123,17 +124,12 @@ class RequestClient:
 
     async def stored_result(self, kind: RequestKind, key: str) -> AnalysisResult | None:
         """The stored result; None if there is none or the server does not say."""
-        js = self._nc.jetstream(timeout=PUBLISH_SECONDS)
         try:
-            message = await js.get_last_msg(self._subjects.results_stream, self._subjects.result(kind, key))
-        except (APIError, TimeoutError, NatsError):
+            return await NatsResults(self._nc, self._subjects, patience_seconds=0.0).find(kind, key)
+        except UnreadableResult:
+            raise
+        except Unavailable:
             return None
-        try:
-            return AnalysisResult.model_validate_json(message.data or b"")
-        except ValidationError:
-            raise ReportedError(
-                f"the result of {key} was written by a newer version: update rca-worker"
-            ) from None
 
     async def stored_rejection(self, sequence: int) -> ValidationFailure | None:
         """Return why the request with this sequence was rejected, if it was within the duplicate window.

@@ -36,8 +36,12 @@ def header_value(text: str) -> str:
     return UNSAFE_IN_HEADER.sub(lambda m: b"%%%02X" % m[0][0], text.encode("utf-8", "replace")).decode()
 
 
+class UnreadableResult(Unavailable):
+    """The stored result was written by another version of the worker, or by hand."""
+
+
 class NatsResults:
-    """Implements Results."""
+    """Implements Results. `find` raises UnreadableResult, too."""
 
     def __init__(
         self,
@@ -157,6 +161,7 @@ def _result(stored: StoredMessage) -> AnalysisResult:
     try:
         return AnalysisResult.model_validate_json(stored.body)
     except ValidationError as e:
-        # By a newer version, or by hand. It is what consumers have, so the request must not be answered
-        # again.
-        raise Unavailable(f"{stored.subject}: the stored result is not one of this version") from e
+        # It is what consumers have, so the request must not be answered again.
+        raise UnreadableResult(
+            f"{stored.subject}: the stored result is not one of this version: update rca-worker"
+        ) from e
