@@ -77,6 +77,11 @@ def request_key(remediation_id: str, attempt: int | None = None) -> str:
     return token if attempt is None else f"{token}.{attempt}"
 
 
+def kind_of_key(key: str) -> RequestKind:
+    """The kind of the request with this key."""
+    return RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT
+
+
 def kv_key(key: str) -> str:
     """A request key as it is written in keys of key-value buckets."""
     return key.replace("%", "=")

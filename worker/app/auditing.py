@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from schemas.analysis import Status
 from schemas.audit import AuditEvent
 from schemas.permissions import API
-from schemas.subjects import Subjects, request_key
-from schemas.taxonomy import RequestKind
+from schemas.subjects import Subjects, kind_of_key, request_key
 from worker.adapters.audit_archive import AUDIT, RESULTS, ArchiveError, AuditArchive, Part
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.stream import FencedStream, StoredMessage
@@ -164,8 +163,7 @@ class Auditing:
         found = dict[str, StoredResult]()
         archive = self._stream(self._subjects.results_stream)
         if only:
-            kind = RequestKind.RECOVERY if "." in only else RequestKind.INCIDENT
-            if stored := await archive.newest(self._subjects.result(kind, only)):
+            if stored := await archive.newest(self._subjects.result(kind_of_key(only), only)):
                 found[only] = _result(stored.body, stored.stored_at)
             return found
         async for message in archive.messages(await archive.extent(now)):

@@ -13,6 +13,7 @@ from schemas.subjects import (
     audit_type,
     cloud_source,
     history_key,
+    kind_of_key,
     kv_key,
     request_key,
     result_type,
@@ -36,6 +37,7 @@ def test_different_requests_have_different_keys(one, other, attempt, other_attem
     same = (one, attempt) == (other, other_attempt)
     assert same == (request_key(one, attempt) == request_key(other, other_attempt))
     assert same == (kv_key(request_key(one, attempt)) == kv_key(request_key(other, other_attempt)))
+    assert (attempt is None) == (kind_of_key(request_key(one, attempt)) is RequestKind.INCIDENT)
 
 
 def test_request_subjects_are_listed_exactly():
