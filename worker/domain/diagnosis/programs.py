@@ -20,6 +20,7 @@ from worker.domain.diagnosis.loglines import Trouble, telling_lines
 from worker.domain.diagnosis.mounts import Mount, command_line, covering, mounts_of
 from worker.domain.diagnosis.services import workloads_behind, workloads_named
 from worker.domain.diagnosis.statements import log_of, short
+from worker.domain.diagnosis.storage import size_of
 from worker.domain.diagnosis.structure import observed, pod_spec_of, ref_to, rollout_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -109,11 +110,9 @@ def _disk_full(said: Said) -> Iterator[Found]:
 def volume_full(facts: ClusterFacts, claim: ObjectRef, said: Said | None = None) -> Diagnosis:
     """A claim whose volume has no space left, according to a program or to the signal."""
     manifest = facts.get(claim)
-    asked = text(dig(manifest, "spec", "resources", "requests", "storage"))
-    size = text(dig(manifest, "status", "capacity", "storage")) or asked
     storage_class = text(dig(manifest, "spec", "storageClassName"))
     grows = storage_class and dig(facts.get(ref_to("StorageClass", storage_class)), "allowVolumeExpansion")
-    told = f"The volume of {claim} ({size or 'size unknown'}) has no space left"
+    told = f"The volume of {claim} ({size_of(manifest) or 'size unknown'}) has no space left"
     told += f", and StorageClass {storage_class} {'allows' if grows else 'does not allow'} expansion"
     remedies = (Remedy.EXPAND_VOLUME,) if grows else ()
     signals = ("PVCExhaustion", "VolumeFull")

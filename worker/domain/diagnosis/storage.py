@@ -22,6 +22,12 @@ def claims_of(pod: Manifest, namespace: str) -> list[ObjectRef]:
     return [ref_to("PersistentVolumeClaim", name, namespace) for name in names]
 
 
+def size_of(claim: Manifest | None) -> str:
+    """The size of a claim's volume, or what the claim asks for while it has none."""
+    asked = text(dig(claim, "spec", "resources", "requests", "storage"))
+    return text(dig(claim, "status", "capacity", "storage")) or asked
+
+
 def pod_claim_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Yield what is wrong with the claims of a pod that waits for them."""
     for claim in claims_of(pod, workload.namespace):

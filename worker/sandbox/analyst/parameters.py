@@ -10,6 +10,7 @@ from worker.domain.cluster.fields import dig, mappings, sequence, text
 from worker.domain.cluster.quantities import doubled
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.storage import size_of
 from worker.domain.diagnosis.structure import container_specs, pod_spec_of
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Parameter, ParameterType, Workflow
@@ -110,8 +111,6 @@ def _known(finding: Diagnosis, target: ObjectRef, facts: ClusterFacts) -> dict[s
     deadline = dig(manifest, "spec", "activeDeadlineSeconds")
     taints = mappings(dig(manifest, "spec", "taints"))
     taint = next((t for t in taints if text(t.get("key")) in finding.sentence), {})
-    asked = text(dig(manifest, "spec", "resources", "requests", "storage"))
-    size = text(dig(manifest, "status", "capacity", "storage")) or asked
     images = [text(c.get("image")) for c in container_specs(spec)]
     known |= {
         "container": finding.container,
@@ -122,7 +121,7 @@ def _known(finding: Diagnosis, target: ObjectRef, facts: ClusterFacts) -> dict[s
         "deadline": deadline * 2 if isinstance(deadline, int) else None,
         "taint": text(taint.get("key")),
         "taint_value": text(taint.get("value")),
-        "size": doubled(size),
+        "size": doubled(size_of(manifest)),
         "image": images[0] if images and Remedy.FIX_IMAGE not in finding.remedies else "",
     }
     return known
