@@ -167,7 +167,7 @@ def test_a_required_parameter_without_a_value_rules_a_workflow_out() -> None:
         ({"type": "integer", "minimum": 5}, 1, None),
         ({"type": "number"}, "1.5", 1.5),
         ({"type": "integer"}, "x", None),
-        ({"type": "boolean"}, "true", None),
+        ({"type": "boolean"}, "Running", None),
         ({"type": "array"}, "a", None),
         ({"type": "string", "enum": ["a"]}, "b", None),
         ({"type": "string", "pattern": "("}, "b", None),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from worker.domain.catalog.parameter_values import BadValueError, check_value
 from worker.domain.cluster.fields import dig, mappings, sequence, text
 from worker.domain.cluster.quantities import doubled
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
@@ -42,7 +43,6 @@ MEANINGS: Sequence[tuple[str, str]] = (
     (r"SERVICE_?ACCOUNT", "ServiceAccount"),
     (r"SIZE|CAPACITY|STORAGE", "size"),
 )
-MAX_PATTERN_INPUT = 512
 
 
 def parameter_of(declared: dict[str, Any]) -> Parameter:
@@ -148,31 +148,10 @@ def _only_choice(parameter: Parameter) -> Any:
 
 
 def fitted(value: Any, parameter: Parameter) -> Any:
-    """The value in the declared type and within the declared limits; None when it cannot be."""
-    if parameter.type in {ParameterType.INTEGER, ParameterType.NUMBER}:
-        return _number(value, parameter)
-    if parameter.type is ParameterType.BOOLEAN:
-        return value if isinstance(value, bool) else None
-    return None if parameter.type is ParameterType.ARRAY else _text(str(value), parameter)
-
-
-def _number(value: Any, parameter: Parameter) -> Any:
+    """The value in the declared type, at most the declared maximum; None when the checks of answers reject it."""
+    if isinstance(value, int) and parameter.maximum is not None:
+        value = min(value, parameter.maximum)
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        return check_value(parameter, value)
+    except BadValueError:
         return None
-    number = number if parameter.maximum is None else min(number, parameter.maximum)
-    if parameter.minimum is not None and number < parameter.minimum:
-        return None
-    return int(number) if parameter.type is ParameterType.INTEGER or number.is_integer() else number
-
-
-def _text(value: str, parameter: Parameter) -> str | None:
-    if parameter.enum and value not in map(str, parameter.enum):
-        return None
-    if parameter.pattern and len(value) <= MAX_PATTERN_INPUT:
-        try:
-            return value if re.search(parameter.pattern, value) else None
-        except re.error:
-            return None
-    return value
