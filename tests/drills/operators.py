@@ -82,8 +82,7 @@ async def other_kind(ground: Ground) -> Outcome:
 
 
 async def _long_journal(s: Stage, number: int) -> tuple[int, float]:
-    bucket = s.subjects.journal_bucket
-    journal = NatsJournal(FencedStream(s.nc, f"KV_{bucket}"), s.nc, bucket)
+    journal = NatsJournal(FencedStream(s.nc, f"KV_{s.subjects.journal_bucket}"), s.nc)
     key = request_key("long")
     run = await journal.open(key, new_id())
     for n in range(number):

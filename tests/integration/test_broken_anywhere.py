@@ -99,13 +99,12 @@ class Scene:
 
     def handler(self, nc):
         subjects, clock = self.subjects, self.world.clock
-        journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
         ports = Ports(
             events=NatsEvents(nc, subjects),
             results=NatsResults(nc, subjects),
-            journal=NatsJournal(FencedStream(nc, f"KV_{journal}"), nc, journal),
+            journal=NatsJournal(FencedStream(nc, f"KV_{subjects.journal_bucket}"), nc),
             requests=NatsRequests(FencedStream(nc, subjects.requests_stream), subjects),
-            cancellations=NatsCancellations(FencedStream(nc, f"KV_{cancel}"), cancel),
+            cancellations=NatsCancellations(FencedStream(nc, f"KV_{subjects.cancel_bucket}")),
             clock=clock,
         )
         return RequestHandler(

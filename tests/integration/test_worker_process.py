@@ -204,7 +204,7 @@ async def test_refused_credentials_are_a_clear_error(tmp_path, command):
 async def _as_an_earlier_version(case):
     """The journal of the request as an earlier version would have written it."""
     stream = FencedStream(case.nc, "KV_RCA_JOURNAL")
-    for step in (await NatsJournal(stream, case.nc, "RCA_JOURNAL").open(KEY, "look")).past:
+    for step in (await NatsJournal(stream, case.nc).open(KEY, "look")).past:
         await case.js.publish(f"$KV.RCA_JOURNAL.{KEY}.{step.number}", earlier_body(step))
 
 

@@ -52,9 +52,8 @@ async def paid(run, kind, call):
 
 
 def journal_on(case, *, patience_seconds=30.0):
-    bucket = case.subjects.journal_bucket
-    log = FencedStream(case.nc, f"KV_{bucket}", patience_seconds=patience_seconds)
-    return NatsJournal(log, case.nc, bucket)
+    stream = f"KV_{case.subjects.journal_bucket}"
+    return NatsJournal(FencedStream(case.nc, stream, patience_seconds=patience_seconds), case.nc)
 
 
 @pytest.fixture(params=["memory", "one server", pytest.param("three servers", marks=pytest.mark.slow)])
@@ -466,6 +465,8 @@ async def test_events_of_a_step_come_back_byte_for_byte(journal):
 class OneMessage:
     """A bucket that holds one message."""
 
+    bucket = "B"
+
     def __init__(self, body):
         self.subject, self.body, self.ours, self.sequence = "$KV.B.key.1", body, False, 1
 
@@ -481,7 +482,7 @@ class OneMessage:
 
 @given(st.binary() | st.text().map(str.encode) | json_bytes())
 async def test_any_bytes_are_a_gap_and_a_lost_claim(body):
-    journal = NatsJournal(OneMessage(body), Client(), "B")
+    journal = NatsJournal(OneMessage(body), Client())
     assert [UNREADABLE] == [step.kind for step in (await journal.open("key", "run")).past]
     with pytest.raises(LostClaim):
         await journal.create("key", Step(1, "llm", "run", b""), 0)
@@ -555,5 +556,5 @@ async def test_without_server_or_bucket_it_is_unavailable(own_server):
     log = FencedStream(nc, "KV_RCA_JOURNAL", patience_seconds=0.2)
     await own_server.servers[0].kill()
     with pytest.raises(Unavailable):
-        await NatsJournal(log, nc, "RCA_JOURNAL").open(key, "next")
+        await NatsJournal(log, nc).open(key, "next")
     await nc.close()

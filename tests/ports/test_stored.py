@@ -32,7 +32,7 @@ def letters_of(case):
 
 
 def cancellations_of(case):
-    return NatsCancellations(stream(case, "KV_RCA_CANCEL"), "RCA_CANCEL")
+    return NatsCancellations(stream(case, "KV_RCA_CANCEL"))
 
 
 # -- Requests
@@ -144,7 +144,7 @@ async def test_a_server_that_is_away_does_not_look_like_no_flag(own_server):
     log = FencedStream(nc, "KV_RCA_CANCEL", patience_seconds=0.2)
     await own_server.servers[0].kill()
     with pytest.raises(Unavailable):
-        await NatsCancellations(log, "RCA_CANCEL").cancelled("key")
+        await NatsCancellations(log).cancelled("key")
     await nc.close()
 
 

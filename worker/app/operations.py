@@ -75,8 +75,7 @@ class Operations:
         self._journal = stream(f"KV_{subjects.journal_bucket}")
         self._validation = stream(subjects.validation_stream)
         self._letters = NatsDeadLetters(stream(subjects.dlq_stream), self._requests, subjects)
-        bucket = subjects.cancel_bucket
-        self._cancellations = NatsCancellations(stream(f"KV_{bucket}"), bucket)
+        self._cancellations = NatsCancellations(stream(f"KV_{subjects.cancel_bucket}"))
 
     async def lanes(self) -> dict[str, ConsumerState]:
         """Return how many requests wait and are being analysed, by lane."""
@@ -140,7 +139,7 @@ class Operations:
 
     async def state(self, key: str) -> State:
         """The state of a request. This reads the queue message by message, so cancel before you ask."""
-        steps = f"$KV.{self._subjects.journal_bucket}.{kv_key(key)}.*"
+        steps = f"$KV.{self._journal.bucket}.{kv_key(key)}.*"
         begun = bool(await self._journal.subjects(steps))
         if not begun and await self._waits(key):
             return State.WAITING

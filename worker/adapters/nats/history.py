@@ -108,7 +108,7 @@ class NatsHistory:
 
     def _subject(self, target: ObjectRef) -> str:
         key = history_key(target.kind, target.namespace, target.name)
-        return f"$KV.{self._subjects.history_bucket}.{key}"
+        return f"$KV.{self._records.bucket}.{key}"
 
     async def _read(self, target: ObjectRef) -> tuple[_Entry, int]:
         try:

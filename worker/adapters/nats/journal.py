@@ -43,8 +43,8 @@ READS_AT_ONCE = 16
 class NatsJournal:
     """Implements Journal. `stream` is that of the bucket, `nc` serves the object store of the same name."""
 
-    def __init__(self, stream: FencedStream, nc: Client, bucket: str) -> None:
-        self._stream, self._bucket = stream, bucket
+    def __init__(self, stream: FencedStream, nc: Client) -> None:
+        self._stream, self._bucket = stream, stream.bucket
         self._js = nc.jetstream(timeout=OBJECT_REQUEST_SECONDS)
 
     async def open(self, request_key: str, run: str) -> NatsJournalRun:

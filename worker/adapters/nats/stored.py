@@ -58,8 +58,8 @@ class NatsRequests:
 class NatsCancellations:
     """Implements Cancellations on the stream of a key-value bucket (NATS ADR-8)."""
 
-    def __init__(self, stream: FencedStream, bucket: str) -> None:
-        self._stream, self._bucket = stream, bucket
+    def __init__(self, stream: FencedStream) -> None:
+        self._stream = stream
 
     async def cancelled(self, request_key: str) -> bool:
         flag = await self._stream.newest(self._subject(request_key))
@@ -71,7 +71,7 @@ class NatsCancellations:
         await self._stream.add(self._subject(request_key), body, msg_id=f"cancel-{token}")
 
     def _subject(self, key: str) -> str:
-        return f"$KV.{self._bucket}.{key}"
+        return f"$KV.{self._stream.bucket}.{key}"
 
 
 @dataclass(frozen=True, slots=True)

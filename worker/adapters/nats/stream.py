@@ -108,6 +108,8 @@ class FencedStream:
     ) -> None:
         self._faults = faults or StreamFaults()
         self._nc, self._stream, self._api_prefix = nc, stream, api_prefix
+        self.bucket = stream.removeprefix("KV_")
+        """The name of the key-value bucket, if it is the stream of one (NATS ADR-8)."""
         self._js = nc.jetstream(timeout=REQUEST_SECONDS, prefix=api_prefix)
         self._patience_seconds, self._spread = patience_seconds, spread
         self._unconfirmed = 0

@@ -286,13 +286,12 @@ def _ports(
 ) -> Ports:
     """The ports of the handler, on this connection."""
     stream = partial(FencedStream, nc, faults=faults)
-    journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
     return Ports(
         events=NatsEvents(nc, subjects, cluster_name=cluster_name, faults=faults, trace=trace),
         results=NatsResults(nc, subjects, faults=faults),
-        journal=NatsJournal(stream(f"KV_{journal}"), nc, journal),
+        journal=NatsJournal(stream(f"KV_{subjects.journal_bucket}"), nc),
         requests=NatsRequests(stream(subjects.requests_stream), subjects),
-        cancellations=NatsCancellations(stream(f"KV_{cancel}"), cancel),
+        cancellations=NatsCancellations(stream(f"KV_{subjects.cancel_bucket}")),
         clock=clock,
         signer=signer,
     )
