@@ -1,7 +1,9 @@
-"""Lets `kubernetes.aio` be imported alone.
+"""Lets `kubernetes.aio` be imported without the synchronous client of the same package.
 
-The package's own `__init__` imports its synchronous half, which nothing here uses, with what that needs:
-requests, OAuth, websockets, Google's and cryptography's modules. They are 17 MiB of memory and 330 modules.
+Python runs `kubernetes/__init__.py` before any part of the package. That file imports the synchronous client,
+which nothing here uses, with all it needs: requests, OAuth, websockets, modules of Google and of cryptography.
+They cost a worker 17 of 122 MiB of memory, 0.16 of 1.47 seconds of CPU at the start, and 334 modules. An empty
+package under that name is the only way around, since the package offers no switch.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ NAME = "kubernetes"
 
 
 def import_alone() -> None:
-    """Put a package without content in the place of `kubernetes`, unless it has been imported already."""
+    """Put an empty package in the place of `kubernetes`, unless it has been imported already."""
     found = find_spec(NAME) if NAME not in sys.modules else None
     if found is None:
         return
