@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -34,6 +34,7 @@ from worker.domain.alerts.webhook import Alert, InvalidWebhook, Webhook, read_we
 from worker.domain.cluster.fields import dig, mappings, name_of, text
 from worker.domain.cluster.owners import owner_chain
 from worker.domain.intake.decode import InvalidRequest, decode
+from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.errors import ClusterError, ClusterReason, ReportedError
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Clock, Cluster
@@ -60,9 +61,11 @@ class AlertReceiver:
     cluster_name: str = ""
     storms: Stormwatch = field(default_factory=Stormwatch)
     counts: Counter[str] = field(default_factory=Counter)
-    _requests: OrderedDict[str, bytes | None] = field(default_factory=OrderedDict)
+    _requests: BoundedDict[str, bytes | None] = field(default_factory=lambda: BoundedDict(KEPT))
     """By alert: the request that is still to be published, or None if nothing is left to do."""
-    _owners: OrderedDict[ObjectRef, tuple[float, ObjectRef]] = field(default_factory=OrderedDict)
+    _owners: BoundedDict[ObjectRef, tuple[float, ObjectRef]] = field(
+        default_factory=lambda: BoundedDict(KEPT)
+    )
     _nodes: tuple[float, dict[str, str]] | None = None
     """Names of nodes by their addresses, and when they were read."""
     _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -92,8 +95,6 @@ class AlertReceiver:
         name = alert_id(alert)
         if name not in self._requests:
             self._requests[name] = await self._decide(alert)
-            while len(self._requests) > KEPT:
-                self._requests.popitem(last=False)
         if (body := self._requests[name]) is not None:
             await self.publish(body)
             self.counts["published"] += 1
@@ -142,8 +143,6 @@ class AlertReceiver:
             return kept[1]
         root = (await owner_chain(self.cluster, found)).root
         self._owners[found] = self.clock.monotonic(), root
-        while len(self._owners) > KEPT:
-            self._owners.popitem(last=False)
         return root
 
     async def _node(self, host: str) -> ObjectRef | None:

@@ -19,6 +19,7 @@ from schemas.audit import (
     ResponseFailed,
 )
 from schemas.usage import Usage
+from worker.domain.values.bounded import BoundedDict
 
 ENDED_KEPT = 50
 EVENTS_KEPT = 20_000
@@ -59,17 +60,15 @@ class Ended:
 class Board:
     """The state of all known analyses, the oldest first."""
 
-    in_flight: dict[str, InFlight] = field(default_factory=dict)
+    in_flight: BoundedDict[str, InFlight] = field(default_factory=lambda: BoundedDict(IN_FLIGHT_KEPT))
     ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
-    _heard: dict[str, None] = field(default_factory=dict)
+    _heard: BoundedDict[str, None] = field(default_factory=lambda: BoundedDict(EVENTS_KEPT))
 
     def record(self, event: AuditEvent) -> None:
         """Take in the next event. An event that is published again counts once."""
         if event.event_id in self._heard:
             return
         self._heard[event.event_id] = None
-        if len(self._heard) > EVENTS_KEPT:
-            del self._heard[next(iter(self._heard))]
         if event.event_type in ENDS:
             self.in_flight.pop(event.request_key, None)
             self.ended.append(_ended(event))
@@ -78,8 +77,6 @@ class Board:
         if known is None or isinstance(event.payload, RequestAccepted):
             known = InFlight(event.request_key, event.time, event)
         self.in_flight[event.request_key] = _went_on(known, event)
-        if len(self.in_flight) > IN_FLIGHT_KEPT:
-            del self.in_flight[next(iter(self.in_flight))]
 
 
 def _went_on(run: InFlight, event: AuditEvent) -> InFlight:

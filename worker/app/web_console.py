@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ from worker.app.operations import OperationError, Operations, read_key
 from worker.app.pages import environment, incident_page
 from worker.app.pages.results import PAGE_ROWS, ResultIndex, figures
 from worker.app.supervisor import Supervisor
+from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.errors import ReportedError, Unavailable
 
 REFRESH_SECONDS = 2.0
@@ -66,7 +66,9 @@ class Console:
     problem: str = ""
     _created: datetime | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _trails: OrderedDict[tuple[str, datetime], list[AuditEvent]] = field(default_factory=OrderedDict)
+    _trails: BoundedDict[tuple[str, datetime], list[AuditEvent]] = field(
+        default_factory=lambda: BoundedDict(TRAILS_KEPT)
+    )
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _templates: Environment = field(default_factory=environment)
 
@@ -143,8 +145,6 @@ class Console:
             mark = (key, result.completed_at)
             if mark not in self._trails:
                 self._trails[mark] = await self.auditing.events_of(key)
-                while len(self._trails) > TRAILS_KEPT:
-                    self._trails.popitem(last=False)
             return self._trails[mark]
 
     async def figures_page(self, _: web.Request) -> web.Response:

@@ -20,6 +20,7 @@ from worker.adapters.json_server import Exchange, RequestFailedError, ServerClie
 from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.ranking import MeaningRanking
 from worker.domain.catalog.selection import for_final_choice, mismatches
+from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchPage, SearchQuery
@@ -62,7 +63,7 @@ class DataStorageCatalog(ServerClient):
         )
         super().__init__(self._client.server)
         self._api: WorkflowsApi | PlaybooksApi = WorkflowsApi()
-        self._kept: dict[Hashable, tuple[float, CatalogSnapshot]] = {}  # until when, and what
+        self._kept = BoundedDict[Hashable, tuple[float, CatalogSnapshot]](MAX_KEPT)  # until when, and what
         self._meaning = MeaningRanking(embedder, monotonic) if embedder else None
         self._embedded: CatalogSnapshot | None = None
         self._reading = asyncio.Lock()
@@ -144,16 +145,11 @@ class DataStorageCatalog(ServerClient):
             found = await self._found(exchange, context)
             self._note(found)
             snapshot = await asyncio.to_thread(CatalogSnapshot, found.workflows.values(), found.texts)
-            self._keep(self._api.key(context), until, snapshot)
+            self._kept[self._api.key(context)] = until, snapshot
+            if self._meaning:
+                self._meaning.replace_passages(snapshot.passages)
+                self._embedded = snapshot
             return snapshot
-
-    def _keep(self, key: Hashable, until: float, snapshot: CatalogSnapshot) -> None:
-        if len(self._kept) >= MAX_KEPT:
-            self._kept.clear()
-        self._kept[key] = until, snapshot
-        if self._meaning:
-            self._meaning.replace_passages(snapshot.passages)
-            self._embedded = snapshot
 
     async def _found(self, exchange: Exchange, context: SelectionContext) -> CatalogRecords:
         try:

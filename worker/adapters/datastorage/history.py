@@ -15,6 +15,7 @@ from schemas.outcome import ExecutionOutcome
 from worker.adapters.datastorage.client import DataStorageClient
 from worker.adapters.json_server import Exchange, RequestFailedError, ServerClient
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, sequence, text
+from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.errors import HistoryUnavailable
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import Past, PastRemediation, SpecMatch, spec_drifted
@@ -49,7 +50,7 @@ class DataStorageHistory(ServerClient):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._cluster_id, self._cache_seconds, self._monotonic = cluster_id, cache_seconds, monotonic
-        self._cache: dict[tuple[str, ...], tuple[float, Past]] = {}  # until when, and what
+        self._cache = BoundedDict[tuple[str, ...], tuple[float, Past]](MAX_CACHED)  # until when, and what
         self._client = DataStorageClient(
             url, HistoryUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
@@ -67,16 +68,11 @@ class DataStorageHistory(ServerClient):
         if cached and now < cached[0]:
             return cached[1]
         past = await self._client.call(lambda exchange: self._ask(exchange, target, current))
-        self._keep(key, past)
+        self._cache[key] = self._monotonic() + self._cache_seconds, past
         return past
 
     async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None:
         """Does nothing: DataStorage gets remediations from their executors."""
-
-    def _keep(self, key: tuple[str, ...], past: Past) -> None:
-        if len(self._cache) >= MAX_CACHED:
-            self._cache.clear()
-        self._cache[key] = self._monotonic() + self._cache_seconds, past
 
     async def _ask(self, exchange: Exchange, target: ObjectRef, current: str) -> Past:
         asked = {

@@ -27,6 +27,7 @@ from worker.adapters.kubernetes_cluster.served import (
 )
 from worker.domain.cluster.fields import mappings
 from worker.domain.cluster.kinds import built_in
+from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Manifest
 from worker.domain.values.together import together
@@ -63,7 +64,7 @@ class Discovery:
     _: KW_ONLY
     keep_seconds: float
     monotonic: Callable[[], float]
-    _cache: dict[str, _CachedDocument] = field(default_factory=dict)
+    _cache: BoundedDict[str, _CachedDocument] = field(default_factory=lambda: BoundedDict(MAX_CACHED))
     _failed: dict[str, tuple[float, ClusterError]] = field(default_factory=dict)
     _reads: int = 0
     _rechecks: deque[float] = field(default_factory=lambda: deque(maxlen=RECHECKS))
@@ -185,8 +186,6 @@ class Discovery:
                     cached.document = {}
                 self._reads += 1
                 cached.read_at, cached.read_number = self.monotonic(), self._reads
-            while len(self._cache) > MAX_CACHED:
-                self._cache.pop(next(iter(self._cache)))
             return cached.document
 
 

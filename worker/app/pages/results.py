@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +11,7 @@ from datetime import datetime
 from schemas.analysis import AnalysisResult
 from worker.app.pages.incident import tone_of
 from worker.app.verdict_line import decision_line, reported, where
+from worker.domain.values.bounded import BoundedDict
 
 ROWS_KEPT = 10_000
 PAGE_ROWS = 100
@@ -48,14 +49,12 @@ class ResultIndex:
     """The newest results by key; a later result of a key replaces the earlier one."""
 
     last_sequence: int = 0
-    _rows: OrderedDict[str, IncidentRow] = field(default_factory=OrderedDict)
+    _rows: BoundedDict[str, IncidentRow] = field(default_factory=lambda: BoundedDict(ROWS_KEPT))
 
     def add(self, key: str, result: AnalysisResult) -> None:
         """Take in a result, in the order of the stream."""
         self._rows.pop(key, None)
         self._rows[key] = _row(key, result)
-        while len(self._rows) > ROWS_KEPT:
-            self._rows.popitem(last=False)
 
     def newest(self) -> list[IncidentRow]:
         """All rows, the newest first."""

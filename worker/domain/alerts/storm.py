@@ -7,11 +7,10 @@ many objects. A storm becomes one request. Further alerts within its window are 
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
+from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.objects import ObjectRef
 
 KEPT = 20_000
@@ -60,8 +59,8 @@ class Stormwatch:
     """Remembers the alerts within the window."""
 
     rule: StormRule = field(default_factory=StormRule)
-    _seen: OrderedDict[tuple[str, ObjectRef], datetime] = field(default_factory=OrderedDict)
-    _groups: OrderedDict[tuple[str, str], _Group] = field(default_factory=OrderedDict)
+    _seen: BoundedDict[tuple[str, ObjectRef], datetime] = field(default_factory=lambda: BoundedDict(KEPT))
+    _groups: BoundedDict[tuple[str, str], _Group] = field(default_factory=lambda: BoundedDict(KEPT))
 
     def decide(self, name: str, target: ObjectRef, now: datetime) -> tuple[Decision, Storm | None]:
         """Take in a new alert about an object. With a storm, also returns its facts."""
@@ -79,7 +78,6 @@ class Stormwatch:
         if last is not None and now - last < self.rule.window:
             return Decision.DUPLICATE, None
         self._seen[name, target] = now
-        _forget_oldest(self._seen)
         return Decision.PUBLISH, None
 
     def _group(self, key: tuple[str, str], now: datetime) -> _Group:
@@ -87,10 +85,4 @@ class Stormwatch:
         if found is None or now - found.began >= self.rule.window:
             found = self._groups[key] = _Group(now)
             self._groups.move_to_end(key)
-            _forget_oldest(self._groups)
         return found
-
-
-def _forget_oldest(remembered: OrderedDict[Any, Any]) -> None:
-    while len(remembered) > KEPT:
-        remembered.popitem(last=False)
