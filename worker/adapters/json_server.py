@@ -5,7 +5,6 @@ Shared by the adapters of HTTP APIs, which decide what an answer means.
 
 from __future__ import annotations
 
-import email.utils
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from typing import Any, Self
 
 import httpx2
 
+from worker.domain.values.retry import TRANSIENT_STATUSES, retry_after
+
 CONNECTIONS = 8
 ATTEMPTS = 2
 MAX_CALL_BYTES = 32 * 1024 * 1024
-TRANSIENT = frozenset({429, 500, 502, 503, 504})
-"""Statuses after which the same request may succeed later (RFC 9110)."""
 
 
 class UnreachableError(Exception):
@@ -43,7 +42,7 @@ class ServerAnswer:
     @property
     def may_pass(self) -> bool:
         """True if the same request may succeed later."""
-        return self.status in TRANSIENT
+        return self.status in TRANSIENT_STATUSES
 
     def json(self) -> Any:
         """The body. Raises ValueError when it is not JSON, or too deep."""
@@ -89,7 +88,9 @@ class JsonServer:
         try:
             async with self._http.stream(method, f"{self.url}{path}", **given) as answer:
                 return ServerAnswer(
-                    answer.status_code, await self._body(answer), _retry_after(answer.headers)
+                    answer.status_code,
+                    await self._body(answer),
+                    retry_after(answer.headers, datetime.now(UTC)),
                 )
         except httpx2.TimeoutException as error:
             raise TimeoutError from error
@@ -223,23 +224,3 @@ class ServerClient:
     async def __aexit__(self, *_: object) -> None:
         """Closes the connections."""
         await self._server.aclose()
-
-
-def _retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds, or a date by the server's own clock (RFC 9110, section 10.2.3)."""
-    said = headers.get("Retry-After", "").strip()
-    if said.isdecimal() and len(said) < 8:
-        return float(said)
-    until = _date(said)
-    if until is None:
-        return None
-    now = _date(headers.get("Date", "")) or datetime.now(UTC)
-    return max(0.0, (until - now).total_seconds())
-
-
-def _date(said: str) -> datetime | None:
-    try:
-        found = email.utils.parsedate_to_datetime(said)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

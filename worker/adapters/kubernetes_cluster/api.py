@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import aiohttp
@@ -18,6 +19,7 @@ from worker.adapters.kubernetes_cluster.auth import ClusterCredentials
 from worker.adapters.kubernetes_cluster.failures import failure_of, unavailable
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Manifest
+from worker.domain.values.retry import TRANSIENT_STATUSES, retry_after
 
 MIB = 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
@@ -27,7 +29,6 @@ LONGEST_PAUSE_SECONDS = 2.0
 DECODE_INLINE_BYTES = 256 * 1024
 """Larger answers are decoded in a thread: heartbeats must go on meanwhile."""
 CHUNK_BYTES = 64 * 1024
-TRANSIENT = {429, 500, 502, 503, 504}
 SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 T = TypeVar("T")
@@ -67,10 +68,7 @@ class _UnauthorizedError(Exception):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ApiReader:
-    """Sends GET requests, with retries.
-
-    It retries refused connections, timeouts, broken answers, and the statuses 429, 500, 502, 503 and 504.
-    """
+    """Sends GET requests, with retries: after refused connections, timeouts, broken answers, and TRANSIENT_STATUSES."""
 
     credentials: ClusterCredentials
     limits: ApiLimits
@@ -173,8 +171,8 @@ class ApiReader:
             error = failure_of(answer.status, await _read_start(answer.content, MAX_ERROR_BYTES))
             if answer.status == 401:
                 raise _UnauthorizedError(error, generation)
-            if answer.status in TRANSIENT:
-                raise _TransientError(error, _seconds(answer.headers.get("Retry-After", "")))
+            if answer.status in TRANSIENT_STATUSES:
+                raise _TransientError(error, retry_after(answer.headers, datetime.now(UTC)))
             raise error
 
     async def _read_object(self, content: aiohttp.StreamReader) -> tuple[Manifest, int]:
@@ -191,10 +189,6 @@ class ApiReader:
             return _decode(body), len(body)
         async with self._decoding:
             return await asyncio.to_thread(_decode, body), len(body)
-
-
-def _seconds(text: str) -> float | None:
-    return float(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def _decode(body: bytearray) -> Manifest:

@@ -1,8 +1,11 @@
-"""Decides when a failed run is retried: a pure function of attempt and age."""
+"""Decides when a failed run is retried, by attempt and age, and which HTTP requests may succeed later."""
 
 from __future__ import annotations
 
+import email.utils
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from worker.domain.values.delays import (
     LONGEST_PROBE,
@@ -10,6 +13,9 @@ from worker.domain.values.delays import (
     REDELIVERY_CAP_SECONDS,
     REDELIVERY_FIRST_SECONDS,
 )
+
+TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
+"""HTTP statuses after which the same request may succeed later (RFC 9110)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +55,25 @@ def broker_delay(deliveries: int) -> float:
 def probe_pause(first_seconds: float, tried: int) -> float:
     """Seconds until a model that refuses all calls is tried again, after so many tries in a row."""
     return first_seconds * min(PROBE_GROWTH ** min(tried - 1, 100), LONGEST_PROBE)
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """The wait in seconds that an HTTP server asks for (RFC 9110, section 10.2.3), if it does.
+
+    It may name a date, which is by the server's own clock if it sends its time, too.
+    """
+    said = headers.get("Retry-After", "").strip()
+    if said.isdecimal() and len(said) < 8:
+        return float(said)
+    until = _date(said)
+    return (
+        None if until is None else max(0.0, (until - (_date(headers.get("Date", "")) or now)).total_seconds())
+    )
+
+
+def _date(said: str) -> datetime | None:
+    try:
+        found = email.utils.parsedate_to_datetime(said)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

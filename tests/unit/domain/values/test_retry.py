@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 from worker.domain.values.errors import Retry, RetryReason
-from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause
+from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause, retry_after
 
 POLICY = RetryPolicy(first_seconds=2.0, cap_seconds=300.0, max_age_seconds=3_600.0)
 
@@ -81,3 +83,22 @@ def test_a_request_outlives_what_an_odd_server_asks_it_to_wait(asked, expected):
     error = Retry(RetryReason.MODEL_RATE_LIMITED, "429", asked)
     delay = next_delay(POLICY, attempt=1, age_seconds=0.0, after=error.after, jitter=0.0)
     assert expected == error.after == delay
+
+
+LATER, EARLIER = "Thu, 04 Jun 2026 15:34:30 GMT", "Thu, 04 Jun 2026 15:34:00 -0000"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "123456789"}, None),
+        ({"Retry-After": "soon"}, None),
+        ({"Retry-After": LATER, "Date": EARLIER}, 30.0),
+        ({"Retry-After": EARLIER, "Date": LATER}, 0.0),
+        ({"Retry-After": LATER}, 10.0),
+    ],
+)
+def test_the_wait_that_a_server_asks_for(headers, seconds):
+    assert seconds == retry_after(headers, datetime(2026, 6, 4, 15, 34, 20, tzinfo=UTC))
