@@ -22,7 +22,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import structlog
@@ -112,14 +112,29 @@ class ApiMissingError(RequestFailedError):
     """The server does not have this API."""
 
 
-class WorkflowsApi:
-    """The three steps of workflow discovery. Methods raise RequestFailedError, ApiMissingError."""
+class CatalogApi(Protocol):
+    """One way to read workflows from a DataStorage. Methods raise RequestFailedError, ApiMissingError."""
 
-    def key(self, context: SelectionContext) -> Hashable:  # noqa: ARG002 - always the whole catalog
-        """The part of a context that decides which workflows are read: none, all contexts have the same."""
+    def key(self, context: SelectionContext, /) -> Hashable:
+        """The part of a context that decides which workflows are read."""
+
+    async def read(self, exchange: Exchange, context: SelectionContext, /) -> CatalogRecords:
+        """All workflows that the server offers for contexts with this key."""
+
+    async def confirm(
+        self, exchange: Exchange, workflow: Workflow, context: SelectionContext, /
+    ) -> Workflow | None:
+        """The workflow as the server has it now; None if the server says that it does not fit."""
+
+
+class WorkflowsApi:
+    """The three steps of workflow discovery, a CatalogApi."""
+
+    def key(self, _: SelectionContext) -> Hashable:
+        """None: all contexts have the same workflows."""
         return None
 
-    async def read(self, exchange: Exchange, context: SelectionContext) -> CatalogRecords:  # noqa: ARG002 - see key
+    async def read(self, exchange: Exchange, _: SelectionContext) -> CatalogRecords:
         """The whole catalog."""
         try:
             return await _by_steps(exchange)
@@ -242,7 +257,7 @@ def _filters(context: SelectionContext) -> dict[str, str]:
 
 
 class PlaybooksApi:
-    """The older playbook search, with the methods of WorkflowsApi.
+    """The older playbook search, a CatalogApi.
 
     Signal types other than the core ones are read once they have been searched for.
     """
@@ -284,13 +299,8 @@ class PlaybooksApi:
         if name and name.lower() not in known and len(known) < MAX_SIGNAL_TYPES:
             self._signal_types[name] = None
 
-    async def confirm(
-        self,
-        exchange: Exchange,  # noqa: ARG002 - this API cannot confirm a workflow
-        workflow: Workflow,
-        context: SelectionContext,  # noqa: ARG002 - this API cannot confirm a workflow
-    ) -> Workflow | None:
-        """The workflow as it was read."""
+    async def confirm(self, _: Exchange, workflow: Workflow, __: SelectionContext) -> Workflow | None:
+        """The workflow as it was read: this API cannot confirm one."""
         return workflow
 
 

@@ -14,7 +14,13 @@ from typing import TypeVar
 
 import structlog
 
-from worker.adapters.datastorage.apis import ApiMissingError, CatalogRecords, PlaybooksApi, WorkflowsApi
+from worker.adapters.datastorage.apis import (
+    ApiMissingError,
+    CatalogApi,
+    CatalogRecords,
+    PlaybooksApi,
+    WorkflowsApi,
+)
 from worker.adapters.datastorage.client import DataStorageClient
 from worker.adapters.json_server import Exchange, RequestFailedError, ServerClient
 from worker.domain.catalog.in_memory import CatalogSnapshot
@@ -62,7 +68,7 @@ class DataStorageCatalog(ServerClient):
             url, CatalogUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
         super().__init__(self._client.server)
-        self._api: WorkflowsApi | PlaybooksApi = WorkflowsApi()
+        self._api: CatalogApi = WorkflowsApi()
         self._kept = BoundedDict[Hashable, tuple[float, CatalogSnapshot]](MAX_KEPT)  # until when, and what
         self._meaning = MeaningRanking(embedder, monotonic) if embedder else None
         self._embedded: CatalogSnapshot | None = None
@@ -155,7 +161,7 @@ class DataStorageCatalog(ServerClient):
         try:
             return await self._api.read(exchange, context)
         except ApiMissingError:
-            other = PlaybooksApi() if isinstance(self._api, WorkflowsApi) else WorkflowsApi()
+            other: CatalogApi = PlaybooksApi() if isinstance(self._api, WorkflowsApi) else WorkflowsApi()
             found = await other.read(exchange, context)
         self._api = other
         self._kept.clear()

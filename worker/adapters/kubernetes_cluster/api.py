@@ -68,7 +68,7 @@ class _UnauthorizedError(Exception):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ApiReader:
-    """Sends GET requests, with retries: after refused connections, timeouts, broken answers, and TRANSIENT_STATUSES."""
+    """Sends GETs, and retries refused connections, timeouts, broken answers, and TRANSIENT_STATUSES."""
 
     credentials: ClusterCredentials
     limits: ApiLimits
