@@ -7,7 +7,7 @@ an approver sees them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -23,7 +23,7 @@ from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
-from worker.domain.verdict.approval.factors import FactorCode
+from worker.domain.verdict.approval.factors import Proof, unsettled
 from worker.domain.verdict.origins import futile_parameter, parameter_origins
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 
@@ -136,18 +136,21 @@ class Corroborator:
 
 
 def without_settled_doubts(verdict: Verdict | None, found: Corroborated) -> Verdict | None:
-    """The verdict, without the doubt about the workflow's signal type if the state of the cluster settles it.
+    """The verdict, without the approval factors that the state which confirms the answer settles."""
+    if not isinstance(verdict, Accepted):
+        return verdict
+    return replace(
+        verdict, approval_factors=unsettled(verdict.approval_factors, set(_proofs(verdict, found)))
+    )
 
-    A workflow is made for the signal if it is made for the state that confirms the answer, whatever the
-    answer calls it.
-    """
-    if not isinstance(verdict, Accepted) or verdict.workflow is None:
-        return verdict
-    made_for = {signal.lower() for signal in verdict.workflow.labels.get("signal_type", ())}
-    if made_for.isdisjoint(signal.lower() for signal in found.signals):
-        return verdict
-    kept = (f for f in verdict.approval_factors if f.code != FactorCode.WORKFLOW_FOR_OTHER_SIGNAL)
-    return replace(verdict, approval_factors=tuple(kept))
+
+def _proofs(accepted: Accepted, found: Corroborated) -> Iterator[Proof]:
+    confirmed = {signal.lower() for signal in found.signals}
+    made_for = accepted.workflow.labels.get("signal_type", ()) if accepted.workflow else ()
+    if accepted.signal_type.lower() in confirmed:
+        yield Proof.REPORTS_SIGNAL_TYPE
+    if not confirmed.isdisjoint(signal.lower() for signal in made_for):
+        yield Proof.FITS_WORKFLOW
 
 
 def _not_settled(signal: ObjectRef, spoken_of: str, since: datetime | None, before: datetime) -> str:

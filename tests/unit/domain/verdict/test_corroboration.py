@@ -10,9 +10,10 @@ from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.workflows import Parameter, ParameterType, Workflow
 from worker.domain.verdict.answers.answer import Answer
-from worker.domain.verdict.corroboration import Corroborated, claim_of, told
+from worker.domain.verdict.approval.factors import FactorCode, factor
+from worker.domain.verdict.corroboration import Corroborated, claim_of, told, without_settled_doubts
 from worker.domain.verdict.origins import parameter_origins
-from worker.domain.verdict.verdict import Accepted
+from worker.domain.verdict.verdict import Accepted, Rejected
 
 API = ObjectRef("Deployment", "api", "shop", "apps/v1")
 BACK = Workflow(
@@ -89,3 +90,34 @@ def test_a_second_view_confirms_only_what_was_judged():
         "",
         "the same",
     )
+
+
+DOUBTS = (
+    factor(FactorCode.SIGNAL_TYPE_NOT_REPORTED, "CrashLoopBackOff"),
+    factor(FactorCode.WORKFLOW_FOR_OTHER_SIGNAL, "OOMKilled, not CrashLoopBackOff"),
+    factor(FactorCode.RESOURCE_UNVERIFIED, "forbidden"),
+)
+
+
+@pytest.mark.parametrize(
+    ("signals", "kept"),
+    [
+        ((), DOUBTS),
+        (("Evicted",), DOUBTS),
+        (("crashloopbackoff", "Evicted"), DOUBTS[1:]),
+        (("OOMKILLED",), (DOUBTS[0], DOUBTS[2])),
+        (("CrashLoopBackOff", "OOMKilled"), DOUBTS[2:]),
+    ],
+)
+def test_the_state_that_confirms_an_answer_settles_what_it_proves(signals, kept):
+    doubted = replace(
+        accepted(), workflow=replace(BACK, labels={"signal_type": ("OOMKilled",)}), approval_factors=DOUBTS
+    )
+    assert without_settled_doubts(doubted, Corroborated(signals=signals)).approval_factors == kept
+
+
+def test_an_answer_without_a_signal_type_or_workflow_proves_nothing():
+    silent = replace(accepted(), workflow=None, signal_type="", approval_factors=DOUBTS)
+    assert without_settled_doubts(silent, Corroborated(signals=("OOMKilled",))) == silent
+    for verdict in (None, Rejected(())):
+        assert without_settled_doubts(verdict, Corroborated(signals=("OOMKilled",))) is verdict

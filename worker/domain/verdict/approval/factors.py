@@ -3,12 +3,18 @@
 A factor is a code and a detail. Policies match codes, approvers read the sentences; both are in the result
 (`approval.factors`, `approval.reasons`) and in the input of a policy (`approval_factors`, `risk_factors`). A
 factor always requires approval: a policy may add reasons, but cannot remove any.
+
+A factor may declare a proof that settles it: if the state that confirms the answer gives this proof, the factor
+is withdrawn. Nothing settles the others. When the corroboration can read an object that could not be read
+before (`resource_unverified`, `owners_unverified`), target, labels and history were already determined without
+it. That an object in another namespace (`resource_elsewhere`) is the cause does not mean that it may be changed
+without a human.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Self
 
 from schemas.analysis import ApprovalFactor
@@ -18,19 +24,30 @@ from worker.domain.untrusted.redaction.redact import redact
 DETAIL_CHARS = 300
 
 
+class Proof(enum.Enum):
+    """What the state that confirms an answer can prove about it."""
+
+    REPORTS_SIGNAL_TYPE = enum.auto()
+    """The signal type of the answer is one of this state."""
+    FITS_WORKFLOW = enum.auto()
+    """The workflow is made for this state, whatever signal type the answer gives."""
+
+
 class FactorCode(enum.StrEnum):
-    """Why a human must approve, with the sentence that an approver reads.
+    """Why a human must approve, with the sentence that an approver reads, and the proof that settles it.
 
     `{detail}` is the detail of the factor.
     """
 
     sentence: str
+    settled_by: Proof | None
 
-    def __new__(cls, code: str, sentence: str) -> Self:
+    def __new__(cls, code: str, sentence: str, settled_by: Proof | None = None) -> Self:
         """Make a member whose value is `code`."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.sentence = sentence
+        member.settled_by = settled_by
         return member
 
     # The analysis
@@ -44,6 +61,7 @@ class FactorCode(enum.StrEnum):
     SIGNAL_TYPE_NOT_REPORTED = (
         "signal_type_not_reported",
         "The answer names the signal type {detail}, but nothing in the cluster reports it.",
+        Proof.REPORTS_SIGNAL_TYPE,
     )
 
     # The affected resource
@@ -65,6 +83,7 @@ class FactorCode(enum.StrEnum):
     WORKFLOW_FOR_OTHER_SIGNAL = (
         "workflow_for_other_signal",
         "The workflow is intended for another signal type: {detail}.",
+        Proof.FITS_WORKFLOW,
     )
     WORKFLOW_LABEL_UNMET = (
         "workflow_label_unmet",
@@ -133,9 +152,18 @@ def factor(code: FactorCode, detail: str = "") -> ApprovalFactor:
     return ApprovalFactor(code=code.value, detail=one_line(redact(detail), DETAIL_CHARS))
 
 
+def unsettled(factors: Iterable[ApprovalFactor], proofs: Collection[Proof]) -> tuple[ApprovalFactor, ...]:
+    """The factors that none of the proofs settles."""
+    return tuple(found for found in factors if _code(found).settled_by not in proofs)
+
+
 def sentence(factor: ApprovalFactor) -> str:
     """The factor as a sentence for an approver."""
-    return FactorCode(factor.code).sentence.replace("{detail}", factor.detail)  # type: ignore[call-arg]  # looks a member up
+    return _code(factor).sentence.replace("{detail}", factor.detail)
+
+
+def _code(factor: ApprovalFactor) -> FactorCode:
+    return FactorCode(factor.code)  # type: ignore[call-arg]  # looks a member up
 
 
 def sentences(factors: Iterable[ApprovalFactor]) -> tuple[str, ...]:

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from schemas.analysis import ApprovalFactor
-from worker.domain.verdict.approval.factors import DETAIL_CHARS, FactorCode, factor, sentence, sentences
+from worker.domain.verdict.approval.factors import (
+    DETAIL_CHARS,
+    FactorCode,
+    Proof,
+    factor,
+    sentence,
+    sentences,
+    unsettled,
+)
 
 POLICY_PAGE = Path(__file__).parents[5] / "docs" / "policy.md"
 
@@ -40,3 +48,16 @@ def test_a_detail_with_braces_stays_as_it_is():
 def test_the_same_factor_is_said_once():
     one = factor(FactorCode.SEVERITY_UNKNOWN)
     assert (sentence(one),) == sentences([one, ApprovalFactor(code="severity_unknown")])
+
+
+@pytest.mark.parametrize("code", FactorCode)
+@pytest.mark.parametrize("proof", Proof)
+def test_a_factor_is_settled_by_its_own_proof_and_by_no_other(code, proof):
+    settles = {
+        FactorCode.SIGNAL_TYPE_NOT_REPORTED: Proof.REPORTS_SIGNAL_TYPE,
+        FactorCode.WORKFLOW_FOR_OTHER_SIGNAL: Proof.FITS_WORKFLOW,
+    }
+    found = factor(code, "Pod shop/api-0")
+    kept = () if settles.get(code) is proof else (found,)
+    assert unsettled([found], {proof}) == kept
+    assert unsettled([found], set()) == (found,)
