@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +29,7 @@ SELECTED = ("selectedworkflow", "recommendedworkflow", "chosenworkflow", "workfl
 RANKED = ("strategies", "recommendations", "remediationrecommendations")
 FLAT_ID = ("workflowid", "selectedworkflowid", "recommendedworkflowid")
 MAX_PARAMETERS = 100
+MAX_WHOLE = 10**9
 
 _ID = ("workflowid", "id", "workflowname", "name")
 _CONFIDENCE = ("confidence", "confidencescore", "probability")
@@ -117,7 +119,7 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         container_image=reading.name(workflow.get(*_IMAGE), f"{_PATH}.container_image"),
         rationale=rationale,
         estimated_risk=_risk(workflow.get(*_RISK), reading),
-        estimated_downtime_seconds=_whole(workflow.get("estimateddowntimeseconds")),
+        estimated_downtime_seconds=_downtime(workflow.get("estimateddowntimeseconds"), reading),
         impact_on_dependencies=reading.text(
             workflow.get("impactondependencies"), f"{_PATH}.impact_on_dependencies"
         ),
@@ -201,13 +203,22 @@ def _risk(value: Any, reading: Reading) -> str:
     return level
 
 
+def _downtime(value: Any, reading: Reading) -> int | None:
+    """Seconds; None, with a note, if the value is anything else than a number of seconds."""
+    seconds = _whole(value)
+    if seconds is None and not is_nothing(value):
+        what = f"{_PATH}.estimated_downtime_seconds"
+        reading.notes.append(f"{what} is not a number of seconds: {reading.text(value, what, 60)}")
+    return seconds
+
+
 def _whole(value: Any) -> int | None:
-    """A whole number that is not negative, also as text; None for anything else."""
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
-        value = int(value[:12])
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    """A number from 0 to 10^9, also as text, rounded up; None for anything else."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
         return None
-    return int(value)
+    return math.ceil(number) if 0 <= number <= MAX_WHOLE else None
 
 
 def _parameters(value: Any, reading: Reading) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class FactorCode(enum.StrEnum):
     )
     DOWNTIME_UNKNOWN = (
         "downtime_unknown",
-        "The catalog does not state the downtime; the safety context accepts {detail}.",
+        "Neither catalog nor answer gives the downtime in seconds; the safety context accepts {detail}.",
     )
 
     # The result

@@ -234,7 +234,7 @@ def check_safety(
 ) -> None:
     """Check the workflow against the safety context.
 
-    The model's downtime can only make the check stricter.
+    The downtime is that of the catalog, else the model's estimate.
     """
     if safety is None:
         return
@@ -258,12 +258,13 @@ def _check_downtime(workflow: Workflow, limit: int | None, answered: int | None,
     if limit is None:
         return
     declared = workflow.estimated_downtime_seconds
-    worst = max((seconds for seconds in (declared, answered) if seconds is not None), default=0)
-    if worst > limit:
-        message = f"takes {worst} s of downtime, {limit} s are acceptable: choose another workflow, or null"
-        report.reject(ProblemKind.FORBIDDEN, f"{WORKFLOW_PATH}.workflow_id", message)
-    elif declared is None:
+    seconds, source = (answered, "this answer") if declared is None else (declared, "the catalog")
+    if seconds is None:
         report.require_approval(FactorCode.DOWNTIME_UNKNOWN, f"at most {limit} s")
+    elif seconds > limit:
+        message = f"{source} estimates {seconds} s of downtime, {limit} s are acceptable"
+        message = f"{message}: choose another workflow, or null"
+        report.reject(ProblemKind.FORBIDDEN, f"{WORKFLOW_PATH}.workflow_id", message)
 
 
 def repeats(workflow: Workflow, parameters: Mapping[str, Any], failed: FailedExecution) -> bool:

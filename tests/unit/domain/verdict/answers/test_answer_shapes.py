@@ -621,11 +621,19 @@ def test_deep_or_wide_recovery_trees_are_cut():
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [(45, 45), (45.9, 45), ("45", 45), ("45s", None), (-1, None), (True, None), (None, None)],
+    [(45, 45), (45.1, 46), ("45", 45), (" 9999.5 ", 10_000), (0, 0), (10**9, 10**9), (None, None)],
 )
 def test_the_estimated_downtime(written, seconds):
     answer = read(workflow_with(estimated_downtime_seconds=written))
     assert seconds == answer.selected_workflow.estimated_downtime_seconds
+    assert answer.notes == ()
+
+
+@pytest.mark.parametrize("written", ["45s", "10 minutes", -1, True, [45], {"s": 45}, 1e300, "nan"])
+def test_a_downtime_that_is_no_number_of_seconds_is_unknown_and_noted(written):
+    answer = read(workflow_with(estimated_downtime_seconds=written))
+    assert answer.selected_workflow.estimated_downtime_seconds is None
+    assert [True] == ["estimated_downtime_seconds" in note for note in answer.notes]
 
 
 ODD = [None, 7, 0.5, True, "text", [], ["x"], [[]], {}, {"a": {"b": 1}}, [{"name": "x"}]]

@@ -105,16 +105,28 @@ def test_forbidden_is_an_error_and_not_allowed_needs_approval(constraints, forbi
         (30, None, 0, 0),
         (60, None, 0, 0),
         (61, 0, 1, 0),
-        (30, 61, 1, 0),
-        (None, 0, 0, 1),
-        (None, 30, 0, 1),
-        (None, 90, 1, 0),
+        (30, 61, 0, 0),
+        (None, 0, 0, 0),
+        (None, 60, 0, 0),
+        (None, 61, 1, 0),
         (None, None, 0, 1),
     ],
 )
-def test_the_models_downtime_can_only_make_it_stricter(downtime, answered, forbidden, for_approval):
+def test_the_downtime_is_that_of_the_catalog_or_else_the_models_estimate(
+    downtime, answered, forbidden, for_approval
+):
     found = check(SafetyConstraints(max_downtime_seconds=60), downtime=downtime, answered=answered)
     assert (forbidden, for_approval) == (len(found.problems), len(found.factors))
+
+
+@pytest.mark.parametrize(
+    ("downtime", "answered", "source"), [(90, 5, "the catalog"), (None, 90, "this answer")]
+)
+def test_a_rejection_names_who_estimated_the_downtime(downtime, answered, source):
+    [problem] = check(
+        SafetyConstraints(max_downtime_seconds=60), downtime=downtime, answered=answered
+    ).problems
+    assert f"{source} estimates 90 s" in problem.message
 
 
 def test_a_dry_run_policy_needs_approval():
