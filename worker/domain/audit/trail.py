@@ -24,8 +24,7 @@ from worker.domain.values.conversation import ModelRequest, Reply, ToolCall, Too
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.ports import AuditRecord, Clock, Events, Signer, Step
 from worker.domain.verdict.answers.answer import ProblemKind
-from worker.domain.verdict.answers.form import SUBMIT_RESULT
-from worker.domain.verdict.answers.parse import answer_text
+from worker.domain.verdict.answers.parse import answer_text, submissions
 from worker.domain.verdict.outcome import review_reason
 from worker.domain.verdict.verdict import Attempt, Rejected
 
@@ -124,7 +123,7 @@ class AuditTrail:
                 response_chars=len(answer_text(reply)),
                 has_analysis=bool(answer_text(reply)),
                 response_preview=_preview(answer_text(reply)),
-                tool_calls=sum(call.name != SUBMIT_RESULT for call in reply.tool_calls),
+                tool_calls=len(reply.tool_calls) - len(submissions(reply)),
                 usage=usage_of(Spent().plus(reply.usage, wall_seconds=0.0)),
                 duration_seconds=round(self._clock.monotonic() - self._asked_at, 3),
             )

@@ -5,8 +5,8 @@ tools it calls, judge the answer it gives. A step that is in the journal is take
 claimed, done and recorded before the next one, so that a successor replays every step and pays for none
 twice.
 
-No mistake of the model ends a run: calls to unknown tools and malformed arguments come back as tool errors,
-and tool calls in place of the final answer count as a failed attempt. An unreadable answer does not count as
+Calls to unknown tools and malformed arguments come back as tool errors, and tool calls in place of the final
+answer count as a failed attempt. A model that calls only unknown tools three times in a row has failed. An unreadable answer does not count as
 an attempt if the model only needs to be told how to answer; this happens once for each way of being
 unreadable. A conversation that becomes too long for the model loses its oldest tool results, before the call
 if the window of the model is known.
@@ -67,6 +67,11 @@ CALL_INSTEAD_OF_ANSWER = Problem(
     ProblemKind.UNREADABLE,
     "",
     "no final answer: tool calls are no longer possible, answer from what you know",
+)
+MAX_LOST = 3
+"""After how many replies in a row that call only unknown tools the run ends."""
+ONLY_UNKNOWN_TOOLS = Problem(
+    ProblemKind.UNREADABLE, "", f"no final answer: the last {MAX_LOST} replies called only unknown tools"
 )
 
 
@@ -162,7 +167,7 @@ async def investigate(given: Investigation) -> Investigated:
             if e.reason in BLOCKING:
                 raise
             return loop.ended(given.model.name, STOPS.get(e.reason, Stop.MODELS_DOWN), e.message)
-        if not is_final(asked.reply) and not asked.closing:
+        if not is_final(asked.reply) and not asked.closing and not loop.is_lost:
             await loop.run_tools(asked.reply)
             continue
         judged = await loop.judge_answer(asked.reply)
@@ -203,6 +208,14 @@ class _Loop:
     def is_over(self) -> bool:
         """True if the last attempt was accepted, or was the last one allowed."""
         return bool(self._attempts) and self._is_last(self._attempts[-1])
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the last replies called only unknown tools."""
+        last = [turn for turn in self.turns if isinstance(turn, Reply)][-MAX_LOST:]
+        named = self._given.toolbox.tool_named
+        unknown = (not is_final(reply) and not any(named(c.name) for c in reply.tool_calls) for reply in last)
+        return len(last) == MAX_LOST and all(unknown)
 
     def ended(self, model: str, stop: Stop | None, detail: str) -> Investigated:
         """The end of the investigation.
@@ -270,7 +283,7 @@ class _Loop:
         if is_final(reply):
             judged = await self._given.judge(reply)
         else:
-            judged = Judged(Rejected((CALL_INSTEAD_OF_ANSWER,)))
+            judged = Judged(Rejected((ONLY_UNKNOWN_TOOLS if self.is_lost else CALL_INSTEAD_OF_ANSWER,)))
         return replace(judged, at=self._given.clock.now())
 
     def _only_told(self, judged: Judged) -> Unreadable | None:
@@ -383,4 +396,5 @@ class _Loop:
         self._spent, self._since = spent, self._given.clock.monotonic()
 
     def _is_last(self, attempt: Attempt) -> bool:
-        return isinstance(attempt.verdict, Accepted) or attempt.number >= self._given.limits.attempts
+        accepted = isinstance(attempt.verdict, Accepted)
+        return accepted or self.is_lost or attempt.number >= self._given.limits.attempts

@@ -56,9 +56,12 @@ class Scratch:
 
 @dataclass
 class Tools:
-    """A toolbox in which `run_all` answers and nothing is remembered."""
+    """A toolbox in which `run_all` answers and nothing is remembered. It knows one tool."""
 
     run_all: object
+
+    def tool_named(self, name):
+        return name if name == LOOK[0] else None
 
     def remembered(self, results):
         return Remembered()
@@ -257,6 +260,28 @@ async def test_a_tool_call_in_place_of_the_final_answer_is_a_failed_attempt_with
     assert loop.judged == 1
 
 
+LOST = ("kubectl", {"get": "pods"})
+
+
+async def test_a_model_that_calls_only_unknown_tools_fails_after_three_replies():
+    loop = Loop([calls(LOST)])
+    finding = await loop.run()
+    assert (loop.model.calls, len(loop.ran)) == (3, 2)
+    [attempt] = finding.attempts
+    assert (attempt.verdict.problems[0].kind, finding.stop) == (ProblemKind.UNREADABLE, None)
+    assert "unknown tools" in attempt.verdict.problems[0].message
+    assert [(1, True)] == loop.seen.attempts
+
+
+@pytest.mark.parametrize("between", [calls(LOOK), calls(LOST, LOOK), says("bad")])
+async def test_only_three_such_replies_in_a_row_end_it(between):
+    verdicts = [YES] if between.tool_calls else [NO, YES]
+    loop = Loop([calls(LOST), calls(LOST), between, calls(LOST), calls(LOST), says("ok")], verdicts)
+    finding = await loop.run()
+    assert loop.model.calls == 6
+    assert isinstance(finding.attempts[-1].verdict, Accepted)
+
+
 async def test_a_model_that_only_calls_tools_ends_within_its_calls():
     loop = Loop([calls(LOOK)], limits=Limits(llm_calls=6, attempts=3))
     finding = await loop.run()
@@ -378,7 +403,8 @@ FINISHES = st.sampled_from(Finish)
 REPLIES = st.one_of(
     st.builds(says, st.text(max_size=20), FINISHES, usage=st.builds(CallUsage, st.integers(0, 60_000))),
     st.builds(
-        lambda count, text, usage: calls(*[LOOK] * count, text=text, usage=usage),
+        lambda look, count, text, usage: calls(*[look] * count, text=text, usage=usage),
+        st.sampled_from([LOOK, LOST]),
         st.integers(1, 20),
         st.text(max_size=10),
         st.builds(CallUsage, st.integers(0, 60_000), cost_usd=st.none() | st.floats(0, 0.5)),
@@ -415,7 +441,10 @@ async def test_whatever_a_model_says_the_budget_holds_and_the_history_is_valid(
         assert_valid_history(request.turns)
     accepted = [isinstance(a.verdict, Accepted) for a in finding.attempts]
     if finding.stop is None:
-        assert accepted[-1] or len(accepted) == limits.attempts
+        lost = any(
+            "unknown tools" in p.message for p in getattr(finding.attempts[-1].verdict, "problems", ())
+        )
+        assert accepted[-1] or lost or len(accepted) == limits.attempts
     else:
         assert finding.stop is Stop.BUDGET_SPENT
         assert finding.stop_detail

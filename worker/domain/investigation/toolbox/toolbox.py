@@ -32,6 +32,8 @@ from worker.domain.values.errors import CatalogUnavailable, ClusterError
 from worker.domain.values.together import together
 from worker.domain.values.tokens import cut_middle, fits
 from worker.domain.values.workflow_search import Target
+from worker.domain.verdict.answers.fields import plain
+from worker.domain.verdict.answers.form import SUBMIT_RESULT
 
 DEADLINE_SECONDS = 20.0
 MAX_ALIKE = 5
@@ -105,6 +107,11 @@ class Toolbox:
         """The object of the last get_resource_context."""
         return self._context.target
 
+    def tool_named(self, name: str) -> ToolDef | None:
+        """The tool of this name, or the only one whose name differs only in case and separators."""
+        alike = [tool for known, tool in self._tools.items() if plain(known) == plain(name)]
+        return self._tools.get(name, alike[0] if len(alike) == 1 else None)
+
     async def run(self, call: ToolCall) -> ToolResult:
         """Run one call. Never raises for anything that the model or the outside world does."""
         return (await self.run_all((call,)))[0]
@@ -145,29 +152,29 @@ class Toolbox:
         self._alike, self._context.target = Counter(memory.alike), memory.target
 
     def _plan(self, call: ToolCall) -> _Plan:
-        key, tool = _key(call.name, call.arguments), self._tools.get(call.name)
+        key, tool = _key(call.name, call.arguments), self.tool_named(call.name)
         if call.problem:
             problem = f"arguments are not a JSON object: {one_line(call.problem, 300)}"
             return _Plan(call, key, tool, refusal=problem)
         if tool is None:
-            known = ", ".join(sorted(self._tools))
+            known = ", ".join([*sorted(self._tools), f"{SUBMIT_RESULT} (the final answer)"])
             return _Plan(call, key, refusal=f"unknown tool {one_line(call.name, 60)}; there are: {known}")
         try:
             arguments = tool.arguments.model_validate(dict(call.arguments))
         except ValidationError as error:
             return _Plan(call, key, tool, refusal=argument_problems(tool.arguments, error))
         values = arguments.model_dump()
-        key = _key(call.name, values)
+        key = _key(tool.name, values)
         if tool.uses_target:
             key = f"{key} {self.target.ref if self.target else ''}"
         if key in self._answers:
             return _Plan(call, key, tool)
         about = key
         if tool.details:
-            about = _key(call.name, {k: v for k, v in values.items() if k not in tool.details})
+            about = _key(tool.name, {k: v for k, v in values.items() if k not in tool.details})
         self._alike[about] += 1
         if self._alike[about] > MAX_ALIKE:
-            return _Plan(call, key, tool, refusal=ALIKE.format(count=self._alike[about], tool=call.name))
+            return _Plan(call, key, tool, refusal=ALIKE.format(count=self._alike[about], tool=tool.name))
         return _Plan(call, key, tool, arguments)
 
     async def _attempt(self, tool: ToolDef, plan: _Plan) -> ToolOutput | ToolProblem:

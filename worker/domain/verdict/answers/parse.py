@@ -311,8 +311,8 @@ def is_final(reply: Reply) -> bool:
 
 
 def submissions(reply: Reply) -> tuple[ToolCall, ...]:
-    """The calls by which the reply submits an answer."""
-    return tuple(call for call in reply.tool_calls if call.name == SUBMIT_RESULT)
+    """The calls by which the reply submits an answer, whatever the case and separators of the tool's name."""
+    return tuple(call for call in reply.tool_calls if plain(call.name) == plain(SUBMIT_RESULT))
 
 
 def answer_text(reply: Reply) -> str:

@@ -93,6 +93,22 @@ class Bench:
 # -- what every result has in common
 
 
+@pytest.mark.parametrize("name", ["Get_Resource", "getResource", "get-resource"])
+async def test_a_name_may_differ_in_case_and_separators(name):
+    bench = Bench()
+    arguments = {"kind": "Pod", "name": "api-b-x2x4z", "namespace": "shop"}
+    first = await bench.box.run(ToolCall("1", name, arguments))
+    assert (first.name, first.ok, bench.evidence.items[-1].source) == (name, True, "get_resource")
+    again = await bench.box.run(ToolCall("2", "get_resource", arguments))
+    assert "the same call as before" in again.content
+
+
+async def test_the_error_for_an_unknown_tool_names_the_tool_for_the_answer():
+    result = await Bench().box.run(ToolCall("1", "kubectl", {}))
+    assert "submit_result" in result.content
+    assert not result.ok
+
+
 async def test_a_result_is_one_fence_with_the_number_of_its_evidence():
     bench = Bench()
     result = await bench.ask("get_resource", kind="Pod", name="api-b-x2x4z", namespace="shop")

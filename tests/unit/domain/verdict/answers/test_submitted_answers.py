@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -141,3 +142,10 @@ def test_the_form_has_the_words_that_are_accepted():
     outcome = INCIDENT_ANSWER.parameters["properties"]["investigation_outcome"]
     assert outcome["enum"] == list(InvestigationOutcome)
     assert set(FORM) == set(INCIDENT_ANSWER.parameters["properties"])
+
+
+@pytest.mark.parametrize("name", ["Submit_Result", "submitResult", "submit-result"])
+def test_the_name_of_the_tool_may_differ_in_case_and_separators(name):
+    reply = submitted(FORM)
+    [call] = reply.tool_calls
+    assert read_reply(replace(reply, tool_calls=(replace(call, name=name),))) == read_reply(reply)
