@@ -25,6 +25,7 @@ from worker.adapters.nats.pump import LaneConsumer
 from worker.adapters.nats.stored import NatsCancellations, NatsRecordings, NatsRequests
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_faults import StreamFaults
+from worker.adapters.nats.track_record import NatsTrackRecords
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.closing import Closing, OutcomeCheck
@@ -43,7 +44,7 @@ from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
 from worker.app.telemetry import MeteredEvents, MeteredModel, Telemetry
 from worker.app.wiring.clock import SystemClock
-from worker.app.wiring.models import Wrap, open_models, open_shadow
+from worker.app.wiring.models import open_models, open_shadow
 from worker.app.wiring.mounted import open_mcp
 from worker.app.wiring.outside import (
     ClusterWatch,
@@ -65,7 +66,7 @@ from worker.app.wiring.tracing import open_tracer, records_content
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.investigation.toolbox.tools import tool_names
-from worker.domain.recording.recorder import RecordedAnalysis, Recordings
+from worker.domain.recording.recorder import RecordedAnalysis
 from worker.domain.values.delivery import MessageHandler
 from worker.domain.values.ports import Clock, Outside, Signer
 
@@ -97,122 +98,194 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
     Raises ConfigurationError, CatalogUnavailable, ClusterError.
     """
     async with AsyncExitStack() as stack:
-        signer, supervisor = read_signer(settings.audit), Supervisor()
-        metrics, clock, subjects = (
-            WorkerMetrics(),
-            ServerClock(machine or SystemClock()),
-            Subjects(settings.nats.prefix),
-        )
-        files = FileBudget(raise_limit())
-        if files.too_low:
-            raise ConfigurationError(files.too_low)
-        tracer = open_tracer(os.environ, stack)
-        telemetry = Telemetry(tracer, metrics, clock, content=records_content(os.environ))
-        opened = await _open_outside(
-            settings, clock, stack, supervisor, files, partial(MeteredModel, telemetry=telemetry)
-        )
-        tools = partial(tool_names, opened.outside.metrics, opened.outside.external)
-        metrics.catalog_problems.set_function(lambda: bool(opened.catalog.problem))
-        metrics.policy_problems.set_function(lambda: bool(opened.policy.problem))
-        health = ModelHealth(
-            opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds
-        )
-        admission, sweeps = Admission(clock), SweepReport()
-        faults = StreamFaults(lambda why: log.warning("stream_refuses", reason=why))
-        opened.watch.on_look = partial(admission.pause, "kubernetes")
-        slots = {lane.value: settings.worker.lane_slots(lane) for lane in Lane}
-        if few := files.notice(slots):
-            log.warning("open_files_limited", reason=few)
-        file_watch = FileWatch(admission)
-        await stack.enter_async_context(supervisor.running("open files", file_watch.run()))
-        streams = StreamWatch(wanted_streams(settings), clock, subjects.requests_stream)
+        parts = await _open_parts(settings, ServerClock(machine or SystemClock()), stack)
+        intake = _intake(parts)
+        checks = _checks(parts, intake)
+        _watch(parts, checks)
+        yield Worker(intake, checks, _notices(parts), parts.telemetry.metrics)
 
-        async def open_handlers(nc: Client) -> Handlers:
-            ports = _ports(
-                nc,
-                subjects,
-                clock=clock,
-                cluster_name=settings.worker.cluster_name,
-                signer=signer,
-                faults=faults,
-                trace=tracer.headers,
-            )
-            ports = replace(ports, events=MeteredEvents(ports.events, telemetry, subjects, tools))
-            records = own_track_records(nc, subjects, clock)
-            handler = RequestHandler(
-                ports,
-                analysis=_analysis(
-                    settings,
-                    replace(
-                        opened.outside,
-                        model=WatchedModel(opened.model, health),
-                        history=opened.outside.history or own_history(nc, subjects),
-                        track_records=records,
-                    ),
-                    NatsRecordings(nc, subjects),
-                ),
-                rules=analysis_rules(settings),
-                settings=settings.worker,
-                subjects=subjects,
-                metrics=metrics,
-                admission=admission,
-                new_token=lambda: f"{secrets.randbelow(10**12):012}",
-                jitter=random.random,
-            )
-            stranded = StrandedRequests(ports.requests, handler, subjects, sweeps)
-            outcomes = OutcomeCheck(Closing(ports.events, clock, metrics), subjects)
-            others: dict[str, MessageHandler] = {EXHAUSTED: stranded, OUTCOMES: outcomes}
-            return Handlers(
-                telemetry.handler(handler), others, {"sweep": stranded.run, "track record": records.run}
-            )
 
-        link, slots = BrokerLink(), files.fit(slots)
-        intake = Intake(
-            broker=make_broker(settings.nats, link),
-            link=link,
-            stream=subjects.requests_stream,
-            lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), slots[lane]) for lane in Lane],
-            others={
-                subjects.dlq_stream: LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
-                subjects.outcomes_stream: LaneConsumer(OUTCOMES, (subjects.outcome(">"),), 1),
-            },
-            open_handlers=open_handlers,
-            admission=admission,
-            needs={
-                NATS: _tls_need(settings.nats),
-                "streams": streams.look,
-                "kubernetes": lambda _: opened.watch.ask(),
-            },
-            supervisor=supervisor,
-            streams=streams,
-            servers=settings.nats.servers,
-            drain_seconds=settings.worker.drain_seconds,
-            ack_wait_seconds=settings.worker.ack_wait_seconds,
-        )
-        checks = {
-            NATS: intake.trouble,
-            "streams": lambda: "; ".join(
-                why for why in (streams.problem, faults.problem(), sweeps.problem) if why
-            ),
-            "kubernetes": lambda: opened.watch.problem,
-            "model": lambda: admission.blocked,
-            "files": lambda: file_watch.problem,
-        }
-        metrics.watch_checks(checks)
-        metrics.clock_skew.set_function(lambda: clock.skew_seconds)
-        metrics.model_silent.set_function(health.silent_seconds)
-        metrics.watch_streams(lambda: streams.usage, lambda: streams.waiting, lambda: sweeps.count)
-        notices = {
-            "streams": lambda: streams.notice,
-            "clock": clock.notice,
-            "files": lambda: few,
-            "policy": lambda: opened.policy.problem,
-            "catalog": lambda: opened.catalog.problem or catalog_advice(settings.catalog),
-            "ranking": lambda: opened.catalog.meaning_problem,
-            "mcp": lambda: opened.mounted.problem() if opened.mounted else "",
-            "model": lambda: "" if admission.blocked else opened.model.problem() or health.silence(),
-        }
-        yield Worker(intake, checks, notices, metrics)
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What intake, handlers and checks of one worker share."""
+
+    settings: Settings
+    subjects: Subjects
+    clock: ServerClock
+    signer: Signer | None
+    supervisor: Supervisor
+    telemetry: Telemetry
+    admission: Admission
+    files: FileBudget
+    file_watch: FileWatch
+    opened: _Opened
+    health: ModelHealth
+    streams: StreamWatch
+    faults: StreamFaults
+    sweeps: SweepReport
+
+    @property
+    def slots(self) -> Mapping[str, int]:
+        """By lane: how many requests the settings let it analyse at once."""
+        return {lane.value: self.settings.worker.lane_slots(lane) for lane in Lane}
+
+
+async def _open_parts(settings: Settings, clock: ServerClock, stack: AsyncExitStack) -> _Parts:
+    """Open all but the connection to NATS."""
+    signer, supervisor, subjects = read_signer(settings.audit), Supervisor(), Subjects(settings.nats.prefix)
+    files = FileBudget(raise_limit())
+    if files.too_low:
+        raise ConfigurationError(files.too_low)
+    tracer, admission = open_tracer(os.environ, stack), Admission(clock)
+    telemetry = Telemetry(tracer, WorkerMetrics(), clock, content=records_content(os.environ))
+    opened = await _open_outside(settings, telemetry, admission, files, supervisor, stack)
+    parts = _Parts(
+        settings,
+        subjects,
+        clock,
+        signer,
+        supervisor,
+        telemetry,
+        admission,
+        files,
+        FileWatch(admission),
+        opened,
+        ModelHealth(opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds),
+        StreamWatch(wanted_streams(settings), clock, subjects.requests_stream),
+        StreamFaults(lambda why: log.warning("stream_refuses", reason=why)),
+        SweepReport(),
+    )
+    if few := files.notice(parts.slots):
+        log.warning("open_files_limited", reason=few)
+    await stack.enter_async_context(supervisor.running("open files", parts.file_watch.run()))
+    return parts
+
+
+def _intake(parts: _Parts) -> Intake:
+    """The intake, which opens the handlers once it is connected."""
+    settings, subjects, slots = parts.settings, parts.subjects, parts.files.fit(parts.slots)
+    link = BrokerLink()
+    return Intake(
+        broker=make_broker(settings.nats, link),
+        link=link,
+        stream=subjects.requests_stream,
+        lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), slots[lane]) for lane in Lane],
+        others={
+            subjects.dlq_stream: LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+            subjects.outcomes_stream: LaneConsumer(OUTCOMES, (subjects.outcome(">"),), 1),
+        },
+        open_handlers=partial(_open_handlers, parts),
+        admission=parts.admission,
+        needs={
+            NATS: _tls_need(settings.nats),
+            "streams": parts.streams.look,
+            "kubernetes": lambda _: parts.opened.watch.ask(),
+        },
+        supervisor=parts.supervisor,
+        streams=parts.streams,
+        servers=settings.nats.servers,
+        drain_seconds=settings.worker.drain_seconds,
+        ack_wait_seconds=settings.worker.ack_wait_seconds,
+    )
+
+
+async def _open_handlers(parts: _Parts, nc: Client) -> Handlers:
+    """The handlers of all messages, on this connection."""
+    ports, records = _ports(parts, nc), own_track_records(nc, parts.subjects, parts.clock)
+    handler = RequestHandler(
+        ports,
+        analysis=_analysis(parts, nc, records),
+        rules=analysis_rules(parts.settings),
+        settings=parts.settings.worker,
+        subjects=parts.subjects,
+        metrics=parts.telemetry.metrics,
+        admission=parts.admission,
+        new_token=lambda: f"{secrets.randbelow(10**12):012}",
+        jitter=random.random,
+    )
+    stranded = StrandedRequests(ports.requests, handler, parts.subjects, parts.sweeps)
+    outcomes = OutcomeCheck(Closing(ports.events, parts.clock, parts.telemetry.metrics), parts.subjects)
+    others: dict[str, MessageHandler] = {EXHAUSTED: stranded, OUTCOMES: outcomes}
+    loops = {"sweep": stranded.run, "track record": records.run}
+    return Handlers(parts.telemetry.handler(handler), others, loops)
+
+
+def _ports(parts: _Parts, nc: Client) -> Ports:
+    """The ports of the handler, on this connection."""
+    subjects, telemetry, faults = parts.subjects, parts.telemetry, parts.faults
+    stream, name = partial(FencedStream, nc, faults=faults), parts.settings.worker.cluster_name
+    events = NatsEvents(nc, subjects, cluster_name=name, faults=faults, trace=telemetry.tracer.headers)
+    tools = partial(tool_names, parts.opened.outside.metrics, parts.opened.outside.external)
+    return Ports(
+        events=MeteredEvents(events, telemetry, subjects, tools),
+        results=NatsResults(nc, subjects, faults=faults),
+        journal=NatsJournal(stream(f"KV_{subjects.journal_bucket}"), nc),
+        requests=NatsRequests(stream(subjects.requests_stream), subjects),
+        cancellations=NatsCancellations(stream(f"KV_{subjects.cancel_bucket}")),
+        clock=parts.clock,
+        signer=parts.signer,
+    )
+
+
+def _analysis(parts: _Parts, nc: Client, records: NatsTrackRecords) -> Analysis:
+    """The analysis, recorded if the settings say so."""
+    opened, rules = parts.opened, analysis_rules(parts.settings)
+    outside = replace(
+        opened.outside,
+        model=WatchedModel(opened.model, parts.health),
+        history=opened.outside.history or own_history(nc, parts.subjects),
+        track_records=records,
+    )
+    if not parts.settings.record.hours:
+        return Analysis(outside, rules)
+
+    def failed(key: str, why: str) -> None:
+        log.warning("recording_not_kept", request=key, error=why)
+
+    recordings = NatsRecordings(nc, parts.subjects)
+    return RecordedAnalysis(outside, rules, recordings, program=version("rca-worker"), failed=failed)
+
+
+def _checks(parts: _Parts, intake: Intake) -> Mapping[str, Callable[[], str]]:
+    """What readiness asks, by the system that has the problem."""
+
+    def streams() -> str:
+        return "; ".join(filter(None, (parts.streams.problem, parts.faults.problem(), parts.sweeps.problem)))
+
+    return {
+        NATS: intake.trouble,
+        "streams": streams,
+        "kubernetes": lambda: parts.opened.watch.problem,
+        "model": lambda: parts.admission.blocked,
+        "files": lambda: parts.file_watch.problem,
+    }
+
+
+def _notices(parts: _Parts) -> Mapping[str, Callable[[], str]]:
+    """What is shown beside readiness, by system."""
+    opened, few = parts.opened, parts.files.notice(parts.slots)
+    advice = catalog_advice(parts.settings.catalog)
+    return {
+        "streams": lambda: parts.streams.notice,
+        "clock": parts.clock.notice,
+        "files": lambda: few,
+        "policy": lambda: opened.policy.problem,
+        "catalog": lambda: opened.catalog.problem or advice,
+        "ranking": lambda: opened.catalog.meaning_problem,
+        "mcp": lambda: opened.mounted.problem() if opened.mounted else "",
+        "model": lambda: "" if parts.admission.blocked else opened.model.problem() or parts.health.silence(),
+    }
+
+
+def _watch(parts: _Parts, checks: Mapping[str, Callable[[], str]]) -> None:
+    """Let the metrics ask for the state of everything at each scrape."""
+    metrics, opened, streams = parts.telemetry.metrics, parts.opened, parts.streams
+    metrics.catalog_problems.set_function(lambda: bool(opened.catalog.problem))
+    metrics.policy_problems.set_function(lambda: bool(opened.policy.problem))
+    metrics.clock_skew.set_function(lambda: parts.clock.skew_seconds)
+    metrics.model_silent.set_function(parts.health.silent_seconds)
+    metrics.watch_checks(checks)
+    metrics.watch_streams(lambda: streams.usage, lambda: streams.waiting, lambda: parts.sweeps.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,22 +302,24 @@ class _Opened:
 
 async def _open_outside(
     settings: Settings,
-    clock: Clock,
-    stack: AsyncExitStack,
-    supervisor: Supervisor,
+    telemetry: Telemetry,
+    admission: Admission,
     files: FileBudget,
-    wrap: Wrap,
+    supervisor: Supervisor,
+    stack: AsyncExitStack,
 ) -> _Opened:
     """Open everything besides NATS.
 
     Mistakes in the settings are reported before anything is reached over the network.
     """
+    clock, wrap = telemetry.clock, partial(MeteredModel, telemetry=telemetry)
     model, shadow = open_models(settings, clock, stack, wrap), open_shadow(settings, clock, stack, wrap)
     mounted = await open_mcp(settings.mcp, stack)
     catalog = await open_catalog(settings.catalog, stack, supervisor)
     policy = await open_policy(settings.policy, stack, supervisor)
     cluster = await open_cluster(settings, stack, files.share)
-    watch = ClusterWatch(cluster, checked_namespace(settings.kubernetes))
+    pause = partial(admission.pause, "kubernetes")
+    watch = ClusterWatch(cluster, checked_namespace(settings.kubernetes), on_look=pause)
     await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
     outside = Outside(
         cluster=within_scope(cluster, settings.kubernetes),
@@ -260,41 +335,6 @@ async def _open_outside(
         cluster_problem=watch.ask,
     )
     return _Opened(outside, model, mounted, catalog, policy, watch)
-
-
-def _analysis(settings: Settings, outside: Outside, recordings: Recordings) -> Analysis:
-    """The analysis, recorded if the settings say so."""
-    rules = analysis_rules(settings)
-    if not settings.record.hours:
-        return Analysis(outside, rules)
-
-    def failed(key: str, why: str) -> None:
-        log.warning("recording_not_kept", request=key, error=why)
-
-    return RecordedAnalysis(outside, rules, recordings, program=version("rca-worker"), failed=failed)
-
-
-def _ports(
-    nc: Client,
-    subjects: Subjects,
-    *,
-    clock: Clock,
-    cluster_name: str,
-    signer: Signer | None,
-    faults: StreamFaults,
-    trace: Callable[[], Mapping[str, str]],
-) -> Ports:
-    """The ports of the handler, on this connection."""
-    stream = partial(FencedStream, nc, faults=faults)
-    return Ports(
-        events=NatsEvents(nc, subjects, cluster_name=cluster_name, faults=faults, trace=trace),
-        results=NatsResults(nc, subjects, faults=faults),
-        journal=NatsJournal(stream(f"KV_{subjects.journal_bucket}"), nc),
-        requests=NatsRequests(stream(subjects.requests_stream), subjects),
-        cancellations=NatsCancellations(stream(f"KV_{subjects.cancel_bucket}")),
-        clock=clock,
-        signer=signer,
-    )
 
 
 def _tls_need(settings: NatsSettings) -> Need:
