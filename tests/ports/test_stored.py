@@ -116,7 +116,7 @@ async def test_stranded_requests_are_those_that_no_consumer_delivers_again(own_s
 
 async def test_only_the_cancelled_request_is(case):
     cancellations = cancellations_of(case)
-    key, other = (kv_key(request_key(f"a.b/{new_id()}", attempt)) for attempt in (None, 2))
+    key, other = (request_key(f"a.b/{new_id()}", attempt) for attempt in (None, 2))
     assert await cancellations.cancelled(key) is False
     await cancellations.cancel(key, at=datetime.now(UTC), token=new_id())
     await cancellations.cancel(key, at=datetime.now(UTC), token=new_id())
@@ -130,10 +130,10 @@ async def test_in_memory_only_the_cancelled_request_is_too():
 
 async def test_any_client_can_set_a_flag_and_take_it_back(case):
     bucket, cancellations = await case.js.key_value("RCA_CANCEL"), cancellations_of(case)
-    key = kv_key(request_key(f"a b.c{new_id()}"))
-    await bucket.put(key, b"please")
+    key = request_key(f"a b.c{new_id()}")
+    await bucket.put(kv_key(key), b"please")
     assert await cancellations.cancelled(key) is True
-    await bucket.delete(key)
+    await bucket.delete(kv_key(key))
     assert await cancellations.cancelled(key) is False
     await cancellations.cancel(key, at=datetime.now(UTC), token=new_id())
     assert await cancellations.cancelled(key) is True

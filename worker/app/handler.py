@@ -20,7 +20,7 @@ import structlog
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.failure import DeadLetterReason
-from schemas.subjects import Subjects, kv_key
+from schemas.subjects import Subjects
 from worker.app.admission import Admission
 from worker.app.closing import Closing, answered, short
 from worker.app.failed_runs import FailedRuns, Hold
@@ -248,7 +248,7 @@ class RequestHandler:
         name = self._new_token()
         run = Run(
             accepted,
-            await self._ports.journal.open(kv_key(accepted.key), name),
+            await self._ports.journal.open(accepted.key, name),
             self._ports.events,
             self._ports.clock,
             name=name,
@@ -275,7 +275,7 @@ class RequestHandler:
         expires_at = accepted.request.expires_at
         if expires_at is not None and self._ports.clock.has_passed(expires_at):
             return HaltReason.EXPIRED
-        is_cancelled = await self._ports.cancellations.cancelled(kv_key(accepted.key))
+        is_cancelled = await self._ports.cancellations.cancelled(accepted.key)
         return HaltReason.CANCELLED if is_cancelled else None
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:

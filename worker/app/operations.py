@@ -134,7 +134,7 @@ class Operations:
         """
         stored = await self._ended(key)
         if stored is None:
-            await self._cancellations.cancel(kv_key(key), at=at, token=token)
+            await self._cancellations.cancel(key, at=at, token=token)
         return stored
 
     async def state(self, key: str) -> State:

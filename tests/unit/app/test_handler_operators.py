@@ -73,7 +73,7 @@ async def test_a_running_one_stops_at_its_next_step_with_what_it_has_spent(durin
 
 async def test_the_key_of_a_flag_is_written_as_buckets_want_it():
     rig = HandlerRig()
-    rig.cancellations.keys.add("rr=2E1")
+    rig.cancellations.keys.add("rr%2E1")
     await rig.take(body(incident(remediation_id="rr.1")))
     assert HumanReviewReason.OPERATOR_ESCALATION is rig.result.human_review_reason
 

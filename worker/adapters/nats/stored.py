@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from nats.aio.client import Client
 
-from schemas.subjects import REPLAY_HEADER, Header, Subjects
+from schemas.subjects import REPLAY_HEADER, Header, Subjects, kv_key
 from worker.adapters.nats.stream import FencedStream, StoredMessage
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS
 from worker.domain.values.delivery import MessageId
@@ -71,7 +71,7 @@ class NatsCancellations:
         await self._stream.add(self._subject(request_key), body, msg_id=f"cancel-{token}")
 
     def _subject(self, key: str) -> str:
-        return f"$KV.{self._stream.bucket}.{key}"
+        return f"$KV.{self._stream.bucket}.{kv_key(key)}"
 
 
 @dataclass(frozen=True, slots=True)
