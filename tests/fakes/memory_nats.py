@@ -9,7 +9,7 @@ from typing import Any
 from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
 from schemas.failure import DeadLetter, ValidationFailure
-from schemas.subjects import kv_key
+from schemas.subjects import kind_of_key, kv_key
 from worker.domain.journal.steps import finished, since_finished
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.errors import LostClaim, Unavailable
@@ -73,10 +73,10 @@ class MemoryResults:
 
     events: MemoryEvents
 
-    async def find(self, kind: str, request_key: str) -> AnalysisResult | None:
+    async def find(self, request_key: str) -> AnalysisResult | None:
         if self.events.down:
             raise Unavailable("down")
-        body = self.events.results.get((str(kind), request_key))
+        body = self.events.results.get((kind_of_key(request_key), request_key))
         return AnalysisResult.model_validate_json(body) if body else None
 
 

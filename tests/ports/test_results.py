@@ -9,7 +9,6 @@ import pytest
 from nats.js.errors import APIError
 
 from schemas.subjects import request_key
-from schemas.taxonomy import RequestKind
 from tests.fakes.memory_nats import MemoryEvents, MemoryResults
 from tests.fakes.messages import new_id, review_result
 from tests.nats_servers import PATIENCE_SECONDS, connect, provisioned, three_servers
@@ -38,14 +37,14 @@ async def ports(result_servers):
 
 async def test_nothing_is_found_before_anything_is_published(ports):
     _, results = ports
-    assert await results.find("incident", request_key(new_id())) is None
+    assert await results.find(request_key(new_id())) is None
 
 
 async def test_a_published_result_is_found_as_it_was(ports):
     events, results = ports
     result = review_result(f"a.b*>/ é%= {new_id()}", analysis="line\nline é", notes=("x",))
     await events.result(result)
-    assert result == await results.find("incident", result.request_key)
+    assert result == await results.find(result.request_key)
 
 
 async def test_kinds_and_attempts_do_not_answer_for_each_other(ports):
@@ -53,9 +52,9 @@ async def test_kinds_and_attempts_do_not_answer_for_each_other(ports):
     remediation_id = new_id()
     second = review_result(remediation_id, 2)
     await events.result(second)
-    assert await results.find("incident", request_key(remediation_id)) is None
-    assert await results.find("recovery", request_key(remediation_id, 1)) is None
-    assert second == await results.find("recovery", request_key(remediation_id, 2))
+    assert await results.find(request_key(remediation_id)) is None
+    assert await results.find(request_key(remediation_id, 1)) is None
+    assert second == await results.find(request_key(remediation_id, 2))
 
 
 # --- on servers only
@@ -65,25 +64,25 @@ async def test_what_cannot_be_read_is_unavailable_and_is_not_answered_again(own_
     key = request_key(new_id())
     await own_server.js.publish(f"rca.result.incident.{key}", b'{"from": "a newer version"}')
     with pytest.raises(UnreadableResult):
-        await NatsResults(own_server.nc, own_server.subjects).find("incident", key)
+        await NatsResults(own_server.nc, own_server.subjects).find(key)
     with pytest.raises(UnreadableResult):
-        await RequestClient(own_server.nc, own_server.subjects).stored_result(RequestKind.INCIDENT, key)
+        await RequestClient(own_server.nc, own_server.subjects).stored_result(key)
 
 
 async def test_a_missing_stream_does_not_look_like_no_result(own_server):
     results = NatsResults(own_server.nc, own_server.subjects, patience_seconds=0.2)
     await own_server.js.delete_stream("RCA_RESULTS")
     with pytest.raises(Unavailable):
-        await results.find("incident", "key")
+        await results.find("key")
     client = RequestClient(own_server.nc, own_server.subjects)
-    assert await client.stored_result(RequestKind.INCIDENT, "key") is None  # it asks again later
+    assert await client.stored_result("key") is None  # it asks again later
 
 
 async def test_a_server_that_is_away_is_unavailable(own_server):
     nc = await connect(own_server.servers)
     await own_server.servers[0].kill()
     with pytest.raises(Unavailable):
-        await NatsResults(nc, own_server.subjects, patience_seconds=0.2).find("incident", "key")
+        await NatsResults(nc, own_server.subjects, patience_seconds=0.2).find("key")
     await nc.close()
 
 
@@ -206,5 +205,5 @@ async def test_results_survive_the_death_of_the_leader(tmp_path):
         await leader.kill()
         assert before == await events.result(before.model_copy(update={"analysis": "again"}))
         assert after == await events.result(after)
-        assert before == await results.find("incident", before.request_key)
+        assert before == await results.find(before.request_key)
         assert await case.count("RCA_RESULTS") == 2

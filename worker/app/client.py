@@ -122,10 +122,10 @@ class RequestClient:
             for subscription in subscriptions:
                 await subscription.unsubscribe()
 
-    async def stored_result(self, kind: RequestKind, key: str) -> AnalysisResult | None:
+    async def stored_result(self, key: str) -> AnalysisResult | None:
         """The stored result; None if there is none or the server does not say."""
         try:
-            return await NatsResults(self._nc, self._subjects, patience_seconds=0.0).find(kind, key)
+            return await NatsResults(self._nc, self._subjects, patience_seconds=0.0).find(key)
         except UnreadableResult:
             raise
         except Unavailable:
@@ -189,7 +189,7 @@ class RequestClient:
         """The outcome that was received, or else the stored one."""
         if found := waiter.found():
             return found
-        if not waiter.key or (stored := await self.stored_result(waiter.kind, waiter.key)) is None:
+        if not waiter.key or (stored := await self.stored_result(waiter.key)) is None:
             return None
         waiter.add(stored)
         return waiter.found(last_word=True)

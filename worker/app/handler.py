@@ -224,7 +224,7 @@ class RequestHandler:
         """
         # The journal first: a run that ends while this is read stores its result before its last step.
         run = await self._open(accepted)
-        stored = await self._ports.results.find(accepted.kind, accepted.key)
+        stored = await self._ports.results.find(accepted.key)
         if stored is not None and stored.request_digest != accepted.digest:
             return await self._closing.conflict(accepted, answered(stored))
         if stored is not None and stored.status is not Status.FAILED:

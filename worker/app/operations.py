@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.failure import ValidationFailure
-from schemas.subjects import Lane, Subjects, kind_of_key, kv_key, request_key
+from schemas.subjects import Lane, Subjects, kv_key, request_key
 from worker.adapters.nats.publish import NatsResults
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, StoredLetter
 from worker.adapters.nats.stream import FencedStream
@@ -125,7 +125,7 @@ class Operations:
 
     async def result(self, key: str) -> AnalysisResult | None:
         """The result of a request, if it has one."""
-        return await self._results.find(kind_of_key(key), key)
+        return await self._results.find(key)
 
     async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
         """Cancel a request. If it has ended already, return its result and cancel nothing.

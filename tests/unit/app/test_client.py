@@ -182,7 +182,7 @@ class Client(RequestClient):
         super().__init__(None, NAMES)
         self.stored = list(stored)
 
-    async def stored_result(self, kind, key):
+    async def stored_result(self, key):
         return self.stored.pop(0) if self.stored else None
 
 

@@ -71,7 +71,7 @@ async def test_a_running_one_stops_at_its_next_step_with_what_it_has_spent(durin
     assert rig.result.selected_workflow is None
 
 
-async def test_the_key_of_a_flag_is_written_as_buckets_want_it():
+async def test_a_flag_has_the_key_of_its_request():
     rig = HandlerRig()
     rig.cancellations.keys.add("rr%2E1")
     await rig.take(body(incident(remediation_id="rr.1")))
@@ -124,8 +124,8 @@ async def test_a_second_message_is_not_served_when_the_first_ends_while_it_is_lo
     rig = HandlerRig()
     results, found = rig.handler._ports.results, rig.handler._ports.results.find
 
-    async def slowly(kind, key):
-        there = await found(kind, key)
+    async def slowly(key):
+        there = await found(key)
         results.find = found
         assert ACK == await rig.take(sequence=7)
         return there

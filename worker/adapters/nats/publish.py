@@ -18,9 +18,9 @@ from schemas.subjects import (
     Subjects,
     audit_type,
     cloud_source,
+    kind_of_key,
     result_type,
 )
-from schemas.taxonomy import RequestKind
 from worker.adapters.nats.stream import FencedStream, StoredMessage
 from worker.adapters.nats.stream_faults import StreamFaults
 from worker.domain.values.delays import BROKER_PATIENCE_SECONDS, LOOKUP_PATIENCE_SECONDS
@@ -56,8 +56,8 @@ class NatsResults:
             nc, subjects.results_stream, patience_seconds=patience_seconds, faults=faults
         )
 
-    async def find(self, kind: str, request_key: str) -> AnalysisResult | None:
-        stored = await self._stream.newest(self._subjects.result(RequestKind(kind), request_key))
+    async def find(self, request_key: str) -> AnalysisResult | None:
+        stored = await self._stream.newest(self._subjects.result(kind_of_key(request_key), request_key))
         return None if stored is None else _result(stored)
 
 

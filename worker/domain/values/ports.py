@@ -222,7 +222,7 @@ class Events(Protocol):
 class Results(Protocol):
     """Results that are already stored, read from the stream's leader. Raises Unavailable."""
 
-    async def find(self, kind: str, request_key: str) -> AnalysisResult | None: ...
+    async def find(self, request_key: str) -> AnalysisResult | None: ...
 
 
 @dataclass(frozen=True, slots=True)
