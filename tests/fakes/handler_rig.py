@@ -75,7 +75,6 @@ class HandlerRig:
         self.handler = RequestHandler(
             ports,
             analysis=world.analysis(),
-            rules=world.rules,
             settings=WorkerSettings(**self.rules),
             subjects=Subjects(),
             metrics=self.metrics,

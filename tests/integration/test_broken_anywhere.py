@@ -110,7 +110,6 @@ class Scene:
         return RequestHandler(
             ports,
             analysis=self.world.analysis(),
-            rules=self.world.rules,
             settings=WorkerSettings(**self.settings),
             subjects=subjects,
             metrics=WorkerMetrics(),

@@ -27,7 +27,7 @@ from worker.app.failed_runs import FailedRuns, Hold
 from worker.app.metrics import WorkerMetrics
 from worker.app.open_files import FILES
 from worker.app.settings.groups import WorkerSettings
-from worker.domain.analyse import Analysis, Rules
+from worker.domain.analyse import Analysis
 from worker.domain.intake.accepted import AcceptedRequest, accept
 from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
@@ -78,7 +78,6 @@ class RequestHandler:
         ports: Ports,
         *,
         analysis: Analysis,
-        rules: Rules,
         settings: WorkerSettings,
         subjects: Subjects,
         metrics: WorkerMetrics,
@@ -86,10 +85,10 @@ class RequestHandler:
         new_token: Callable[[], str],
         jitter: Callable[[], float],
     ) -> None:
-        self._ports, self._analysis, self._rules, self._settings = ports, analysis, rules, settings
+        self._ports, self._analysis, self._settings = ports, analysis, settings
         self._subjects, self._metrics, self._admission = subjects, metrics, admission
         self._new_token = new_token
-        self._closing = Closing(ports.events, ports.clock, metrics, observe=rules.observe)
+        self._closing = Closing(ports.events, ports.clock, metrics, observe=analysis.rules.observe)
         self._failed_runs = FailedRuns(
             settings=settings,
             closing=self._closing,
@@ -254,7 +253,7 @@ class RequestHandler:
             name=name,
             proceed=partial(self._proceed, accepted),
             new_token=self._new_token,
-            max_attempts=self._rules.limits.attempts,
+            max_attempts=self._analysis.rules.limits.attempts,
             signer=self._ports.signer,
         )
         if run.flaw:

@@ -84,7 +84,7 @@ class Analysis:
     """Analyses requests. One object serves all of them: it holds nothing that belongs to a request."""
 
     def __init__(self, outside: Outside, rules: Rules) -> None:
-        self._outside, self._rules = outside, rules
+        self._outside, self.rules = outside, rules
 
     async def run(self, run: Run) -> AnalysisResult:
         """The result of the request, not yet published.
@@ -112,7 +112,7 @@ class Analysis:
         last = await self._last_attempt(run, found, evidence)
         if ending.stop is Stop.MODELS_DOWN:
             rules = await self._corroborate(run, None, evidence)
-        now, observe = self._outside.clock.now(), self._rules.observe
+        now, observe = self._outside.clock.now(), self.rules.observe
         result = unanswered(run, ending, now, rules, evidence.items, last=last, observe=observe)
         await run.conclude(result)
         return result
@@ -121,14 +121,14 @@ class Analysis:
         """The paid answer whose verdict is not recorded, checked now; or None."""
         if found.answer is None or found.opening is None:
             return None
-        facts = _fact_finder(run, found.opening, evidence, self._outside, self._rules)
+        facts = _fact_finder(run, found.opening, evidence, self._outside, self.rules)
         judged, number = await _judge(found.answer, facts), len(found.attempts) + 1
         at, text = self._outside.clock.now(), answer_text(found.answer)
         return Attempt(number, judged.verdict, text, judged.workflow_id, at)
 
     async def _analyse(self, run: Run) -> tuple[AnalysisResult, Mapping[str, Any]]:
         """The pipeline. Also returns what the history needs to know about the result."""
-        outside, rules, request = self._outside, self._rules, run.request
+        outside, rules, request = self._outside, self.rules, run.request
         opening = await self._opening(run)
         evidence = EvidenceLog(opening.evidence, outside.clock.now)
         found = await investigate(_investigation(run, opening, evidence, outside, rules))
@@ -174,7 +174,7 @@ class Analysis:
             run.request,
             self._outside.cluster,
             clock,
-            deadline_seconds=self._rules.enrichment_seconds,
+            deadline_seconds=self.rules.enrichment_seconds,
             fence_token=run.new_token(),
             tells_filters=self._outside.external is not None,
         )
@@ -239,7 +239,7 @@ class Analysis:
         accepted, ending = alignment.verdict, Ending(alignment.verdict, found.stop)
         if not isinstance(accepted, Accepted):
             return False
-        if conclude(ending, self._rules.min_confidence).approval is not ApprovalRule.POLICY:
+        if conclude(ending, self.rules.min_confidence).approval is not ApprovalRule.POLICY:
             return False
         return not (await self._decide(run, found, accepted, alignment)).approval.required
 
@@ -251,7 +251,7 @@ class Analysis:
             run.request,
             accepted,
             labels=found.facts.detected_labels if found.facts else None,
-            confidence_threshold=self._rules.confidence_threshold,
+            confidence_threshold=self.rules.confidence_threshold,
             injection=alignment.injection_suspected,
             corroboration=alignment.corroborated.corroboration,
             origins=alignment.corroborated.origins,
@@ -261,7 +261,7 @@ class Analysis:
 
     def _published(self, approval: Approval) -> Approval:
         """The approval in the mode of this worker."""
-        return observed(approval) if self._rules.observe else approval
+        return observed(approval) if self.rules.observe else approval
 
     async def _remember(self, result: AnalysisResult, kept: Mapping[str, Any]) -> None:
         """Keep the result for later incidents of the same resource.

@@ -195,7 +195,6 @@ async def _open_handlers(parts: _Parts, nc: Client) -> Handlers:
     handler = RequestHandler(
         ports,
         analysis=_analysis(parts, nc, records),
-        rules=analysis_rules(parts.settings),
         settings=parts.settings.worker,
         subjects=parts.subjects,
         metrics=parts.telemetry.metrics,

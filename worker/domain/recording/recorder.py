@@ -65,7 +65,7 @@ class RecordedAnalysis(Analysis):
             return await super().run(run)
         recorder = Recorder()
         run.new_token = Taped("run", run, recorder).new_token
-        result = await Analysis(taped(self._outside, recorder), self._rules).run(run)
+        result = await Analysis(taped(self._outside, recorder), self.rules).run(run)
         exchanges = await recorder.exchanges()
         try:
             bundle = await asyncio.to_thread(self._bundle, run, result, exchanges)
@@ -83,7 +83,7 @@ class RecordedAnalysis(Analysis):
             digest=accepted.digest,
             lane=accepted.delivery.durable,
             notes=run.notes,
-            rules=RULES.dump_python(self._rules, mode="json"),
+            rules=RULES.dump_python(self.rules, mode="json"),
             versions=Versions(
                 program=self._program,
                 prompt=PROMPT_VERSION,

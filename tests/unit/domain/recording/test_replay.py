@@ -85,7 +85,7 @@ class RecordedWorld(World):
         inner = super().analysis()
         return RecordedAnalysis(
             replace(inner._outside, clock=RunningClock()),
-            inner._rules,
+            inner.rules,
             self.recordings,
             program="1.2.3",
             failed=lambda key, why: self.not_kept.append(key),
