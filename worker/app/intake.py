@@ -126,29 +126,12 @@ class Intake:
             await self._wait_for(system, need, nc)
         self.problem, self.missing = "", NATS
         self._handlers = handlers = await self.open_handlers(nc)
-        self.pumps.extend(
-            Pump(
-                nc,
-                self.stream,
-                lane,
-                handlers.requests,
-                admit=partial(self.admission.admit, urgency_of(lane.durable)),
-                ack_wait_seconds=self.ack_wait_seconds,
-                after_outage=was_away,
-            )
-            for lane in self.lanes
-        )
-        self.pumps.extend(
-            Pump(
-                nc,
-                stream,
-                consumer,
-                handlers.others[consumer.durable],
-                removes_acked=False,
-                ack_wait_seconds=self.ack_wait_seconds,
-            )
-            for stream, consumer in self.others.items()
-        )
+        pump = partial(Pump, nc, ack_wait_seconds=self.ack_wait_seconds)
+        for lane in self.lanes:
+            admit = partial(self.admission.admit, urgency_of(lane.durable))
+            self.pumps.append(pump(self.stream, lane, handlers.requests, admit=admit, after_outage=was_away))
+        for stream, lane in self.others.items():
+            self.pumps.append(pump(stream, lane, handlers.others[lane.durable], removes_acked=False))
         self._follow_ack_waits(self.streams.ack_waits)
 
     def _follow_ack_waits(self, seconds: Mapping[str, float]) -> None:
