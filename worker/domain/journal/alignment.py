@@ -98,20 +98,12 @@ async def check_alignment(
     checked = [*free_texts(run.request), *evidence]
     verdict = without_settled_doubts(found.verdict, corroborated)
     alignment = Alignment(verdict, corroborated, found.spent, injections(checked), checked)
-    accepted, model = verdict if isinstance(verdict, Accepted) else None, outside.shadow
-    if (
-        accepted is None
-        or model is None
-        or not corroborated.silent
-        or (
-            not done(run, SHADOW)
-            and not await would_run(replace(alignment, corroborated=corroborated.confirmed(CONFIRMED)))
-        )
-    ):
-        model = None
-    if accepted is not None and model is not None:
-        alignment = await _viewed(run, accepted, alignment, model, outside)
-    _record(run, alignment, model.name if model else "")
+    asked, model = "", outside.shadow
+    if isinstance(verdict, Accepted) and model is not None and corroborated.silent:
+        confirmed = replace(alignment, corroborated=corroborated.confirmed(CONFIRMED))
+        if done(run, SHADOW) or await would_run(confirmed):
+            asked, alignment = model.name, await _viewed(run, verdict, alignment, model, outside)
+    _record(run, alignment, asked)
     return alignment
 
 
