@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.conversation import ModelRequest, Reply, UserTurn
 from worker.domain.values.delays import OUTAGE_SILENCE_SECONDS, SILENCE_SECONDS
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
@@ -31,7 +32,7 @@ class ModelHealth:
     silence_seconds: float = OUTAGE_SILENCE_SECONDS
     patience_seconds: float = 60.0
     _answered_at: float = float("-inf")
-    _rejected: dict[str, set[str]] = field(default_factory=dict)
+    _rejected: BoundedDict[str, set[str]] = field(default_factory=lambda: BoundedDict(MAX_REASONS))
     _waiting: dict[object, float] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -74,8 +75,6 @@ class ModelHealth:
         True if another request was rejected for the same reason, and none was answered since.
         """
         reason = VARIABLE.sub("#", message)
-        if len(self._rejected) >= MAX_REASONS and reason not in self._rejected:
-            self._rejected.clear()
         openings = self._rejected.setdefault(reason, set())
         if len(openings) < 2:
             openings.add(opening)
