@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -50,7 +50,7 @@ from worker.domain.values.ports import Outside, PolicyDecision
 from worker.domain.values.step_kinds import OPENING, RESULT
 from worker.domain.verdict.answers.answer import UnreadableAnswer
 from worker.domain.verdict.answers.form import INCIDENT_ANSWER, RECOVERY_ANSWER
-from worker.domain.verdict.answers.parse import answer_text, read_reply
+from worker.domain.verdict.answers.parse import read_reply
 from worker.domain.verdict.approval.policy import merge_approval, observed, policy_facts, policy_input
 from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.checks.facts import FactFinder
@@ -121,17 +121,16 @@ class Analysis:
         """The paid answer whose verdict is not recorded, checked now; or None."""
         if found.answer is None or found.opening is None:
             return None
-        facts = _fact_finder(run, found.opening, evidence, self._outside, self.rules)
-        judged, number = await _judge(found.answer, facts), len(found.attempts) + 1
-        at, text = self._outside.clock.now(), answer_text(found.answer)
-        return Attempt(number, judged.verdict, text, judged.workflow_id, at)
+        judged = await _judge(found.answer, self._fact_finder(run, found.opening, evidence))
+        judged = replace(judged, at=self._outside.clock.now())
+        return judged.attempt(len(found.attempts) + 1, found.answer)
 
     async def _analyse(self, run: Run) -> tuple[AnalysisResult, Mapping[str, Any]]:
         """The pipeline. Also returns what the history needs to know about the result."""
         outside, rules, request = self._outside, self.rules, run.request
         opening = await self._opening(run)
         evidence = EvidenceLog(opening.evidence, outside.clock.now)
-        found = await investigate(_investigation(run, opening, evidence, outside, rules))
+        found = await investigate(self._investigation(run, opening, evidence))
         run.finding = found.accepted or found.partial
         corroborated = await self._corroborate(run, found.accepted, evidence)
         alignment = await check_alignment(
@@ -263,6 +262,61 @@ class Analysis:
         """The approval in the mode of this worker."""
         return observed(approval) if self.rules.observe else approval
 
+    def _investigation(self, run: Run, opening: Opening, evidence: EvidenceLog) -> Investigation:
+        """The input of the loop between model and tools."""
+        outside, request = self._outside, run.request
+        fact_finder = self._fact_finder(run, opening, evidence)
+        form = RECOVERY_ANSWER if isinstance(request, RecoveryRequest) else INCIDENT_ANSWER
+        toolbox = Toolbox(
+            offered_tools(outside.metrics, outside.external),
+            ToolContext(
+                cluster=outside.cluster,
+                catalog=outside.catalog,
+                now=request.received_time,
+                labels=fact_finder.context,
+                lookback=fact_finder.lookback,
+                metrics=outside.metrics,
+                told_changes=changes_told(opening.evidence),
+            ),
+            evidence,
+            fence_token=opening.fence_token,
+        )
+        return Investigation(
+            model=outside.model,
+            tools=(*toolbox.specs, form),
+            system=SYSTEM_TEXT,
+            opening=opening.text,
+            toolbox=toolbox,
+            evidence=evidence,
+            judge=lambda reply: _judge(reply, fact_finder),
+            run=run,
+            proceed=run.proceed,
+            observer=run.trail,
+            clock=outside.clock,
+            jitter=outside.jitter,
+            limits=self.rules.limits,
+            tries=self.rules.tries,
+            urgency=run.accepted.delivery.urgency,
+        )
+
+    def _fact_finder(self, run: Run, opening: Opening, evidence: EvidenceLog) -> FactFinder:
+        """The finder of the facts by which answers to this request are judged."""
+        outside, request, received = self._outside, run.request, run.request.received_time
+        lookback = Lookback(outside.history, outside.cluster, received) if outside.history else None
+        return FactFinder(
+            cluster=outside.cluster,
+            catalog=outside.catalog,
+            evidence=evidence,
+            signal=signal_resource(request),
+            requested_names=requested_names(request),
+            context=base_context(request),
+            safety=request.safety_context,
+            failed=failed_execution(request),
+            extra_signal_types=self.rules.signal_types,
+            lookback=lookback,
+            failed_sources=opening.failed_sources,
+        )
+
     async def _remember(self, result: AnalysisResult, kept: Mapping[str, Any]) -> None:
         """Keep the result for later incidents of the same resource.
 
@@ -272,65 +326,6 @@ class Analysis:
             record = record_of(result, str(kept["spec_hash"]))
             with contextlib.suppress(HistoryUnavailable):
                 await self._outside.history.remember(ObjectRef(*kept["owner"]), record)
-
-
-def _investigation(
-    run: Run, opening: Opening, evidence: EvidenceLog, outside: Outside, rules: Rules
-) -> Investigation:
-    """The input of the loop between model and tools."""
-    request, received = run.request, run.request.received_time
-    fact_finder = _fact_finder(run, opening, evidence, outside, rules)
-    toolbox = Toolbox(
-        offered_tools(outside.metrics, outside.external),
-        ToolContext(
-            cluster=outside.cluster,
-            catalog=outside.catalog,
-            now=received,
-            labels=fact_finder.context,
-            lookback=fact_finder.lookback,
-            metrics=outside.metrics,
-            told_changes=changes_told(opening.evidence),
-        ),
-        evidence,
-        fence_token=opening.fence_token,
-    )
-    return Investigation(
-        model=outside.model,
-        tools=(*toolbox.specs, RECOVERY_ANSWER if isinstance(request, RecoveryRequest) else INCIDENT_ANSWER),
-        system=SYSTEM_TEXT,
-        opening=opening.text,
-        toolbox=toolbox,
-        evidence=evidence,
-        judge=lambda reply: _judge(reply, fact_finder),
-        run=run,
-        proceed=run.proceed,
-        observer=run.trail,
-        clock=outside.clock,
-        jitter=outside.jitter,
-        limits=rules.limits,
-        tries=rules.tries,
-        urgency=run.accepted.delivery.urgency,
-    )
-
-
-def _fact_finder(
-    run: Run, opening: Opening, evidence: EvidenceLog, outside: Outside, rules: Rules
-) -> FactFinder:
-    """The finder of the facts by which answers to this request are judged."""
-    request, received = run.request, run.request.received_time
-    return FactFinder(
-        cluster=outside.cluster,
-        catalog=outside.catalog,
-        evidence=evidence,
-        signal=signal_resource(request),
-        requested_names=requested_names(request),
-        context=base_context(request),
-        safety=request.safety_context,
-        failed=failed_execution(request),
-        extra_signal_types=rules.signal_types,
-        lookback=Lookback(outside.history, outside.cluster, received) if outside.history else None,
-        failed_sources=opening.failed_sources,
-    )
 
 
 async def _judge(reply: Reply, fact_finder: FactFinder) -> Judged:

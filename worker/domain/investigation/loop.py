@@ -100,6 +100,10 @@ class Judged:
     at: datetime | None = None
     unreadable: Unreadable | None = None
 
+    def attempt(self, number: int, reply: Reply) -> Attempt:
+        """The attempt with this number, whose answer is in the reply."""
+        return Attempt(number, self.verdict, answer_text(reply), self.workflow_id, self.at)
+
 
 @dataclass(frozen=True, slots=True)
 class Investigated:
@@ -261,7 +265,7 @@ class _Loop:
             judged = await self._judge(reply)
             seconds, told = self.spent.wall_seconds, self._only_told(judged)
             if judged.stop is None and told is None:
-                attempt = self._attempt(judged, reply)
+                attempt = judged.attempt(len(self._attempts) + 1, reply)
                 await self._given.observer.judged(attempt, last=self._is_last(attempt))
             if isinstance(judged.verdict, Rejected):
                 verdict = judged.verdict
@@ -272,7 +276,7 @@ class _Loop:
         if told is not None:
             self._told.add(told)
         elif judged.stop is None:
-            self._attempts.append(self._attempt(judged, reply))
+            self._attempts.append(judged.attempt(len(self._attempts) + 1, reply))
         if isinstance(judged.verdict, Rejected):
             self._partial = fuller(judged.verdict.partial, self._partial)
         self._facts = judged.facts
@@ -297,10 +301,6 @@ class _Loop:
         spare = self._spent.llm_calls + reserved < limits.llm_calls
         is_new = way not in {Unreadable.REFUSED, *self._told}
         return way if can_submit and spare and is_new else None
-
-    def _attempt(self, judged: Judged, reply: Reply) -> Attempt:
-        number = len(self._attempts) + 1
-        return Attempt(number, judged.verdict, answer_text(reply), judged.workflow_id, judged.at)
 
     async def _ask_until_answered(self) -> Asked:
         """Ask for the next reply. Failed calls are retried by the rule for tries."""
