@@ -118,7 +118,7 @@ async def test_a_request_that_has_its_result_is_not_cancelled(place):
     shown = await place.rca("cancel", "rr%2E1")
     assert (1, True) == (
         shown.code,
-        "rr%2E1 has ended already: needs_human_review (investigation_inconclusive), 2026" in shown.err,
+        "rr%2E1 has already ended: needs_human_review (investigation_inconclusive), 2026" in shown.err,
     )
     ended = await place.rca("cancel", "rr%2E1", "--json")
     assert (1, {"key": "rr%2E1", "state": "done", "cancelled": False, "status": "needs_human_review"}) == (

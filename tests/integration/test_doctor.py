@@ -190,7 +190,7 @@ PLANTED = {
     "no model": (no_model, "model", FAULT, "RCA_LLM__MODEL"),
     "a wrong key": (model_says(Said(status=401)), "model", FAULT, "401"),
     "a wrong model name": (model_says(Said(status=404)), "model", FAULT, "404"),
-    "a model without tools": (model_says(Said(text="ready")), "model", FAULT, "calls no tool"),
+    "a model without tools": (model_says(Said(text="ready")), "model", FAULT, "does not call tools"),
     "a model server that is away": (
         set_to(LLM__BASE_URL="http://127.0.0.1:9/v1"),
         "model",

@@ -136,7 +136,7 @@ async def test_plugin_that_fails(tmp_path: Path, url: str, body: str, expected: 
 async def test_plugin_that_hangs_is_killed(tmp_path: Path, url: str) -> None:
     pid_file = tmp_path / "pid"
     plugin = Plugin(tmp_path, url, f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
-    assert "no answer" in await unavailable(plugin.cluster(plugin_seconds=5.0).open())
+    assert "did not answer" in await unavailable(plugin.cluster(plugin_seconds=5.0).open())
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
 

@@ -249,7 +249,7 @@ async def test_a_command_that_is_denied_something_says_so_at_once(tmp_path, argu
         env = environment_of(server, Role.GATEWAY)
         ended = await rca(*(argument.format(file=file) for argument in arguments), env=env)
     assert (1, "") == (ended.code, ended.out)
-    assert "the NATS server denies us to" in ended.err
+    assert "the NATS server does not allow this client to" in ended.err
     assert subject in ended.err
 
 
@@ -258,7 +258,11 @@ async def test_a_worker_with_the_rights_of_somebody_else_is_not_ready_and_says_w
         async with connected(settings_of(p.server, Role.PROVISIONER)) as nc:
             await provision(nc, wanted(SUBJECTS))
         async with p.worker(Role.OPERATOR) as worker:
-            await until(lambda: _troubled(worker, "denies us to publish to '$js.api.consumer.msg.next.rca_"))
+            await until(
+                lambda: _troubled(
+                    worker, "does not allow this client to publish to '$js.api.consumer.msg.next.rca_"
+                )
+            )
 
 
 async def _troubled(worker, text):
@@ -283,7 +287,9 @@ async def test_an_nkey_in_place_of_a_password_has_the_rights_of_its_role(tmp_pat
         settings = with_password.model_copy(update={"user": "", "nkey_file": seed})
         async with connected(settings) as nc:
             assert len(wanted(SUBJECTS)) == len(await provision(nc, wanted(SUBJECTS)))
-        with pytest.raises(Unavailable, match=r"denies us to publish to 'rca\.result\.incident\.x'"):
+        with pytest.raises(
+            Unavailable, match=r"does not allow this client to publish to 'rca\.result\.incident\.x'"
+        ):
             await _publish(settings, "rca.result.incident.x")
 
 

@@ -52,7 +52,7 @@ def gzipped(document) -> web.Response:
         (gzipped({"result": {"require_approval": False}}), "the answer is"),
         (web.Response(status=204), "it answered 204"),
         (web.Response(status=307, headers={"Location": "/v1/data/other"}), "it answered 307; redirects are not followed"),
-        (web.Response(status=401), "it answered 401: the token is not taken"),
+        (web.Response(status=401), "it answered 401: it rejects the token"),
         (opa.failure(500, "internal_error", "evaluation\nfailed"), "it answered 500: evaluation failed"),
         (answers({"message": 7}, 503), "it answered 503"),
     ],
@@ -90,7 +90,7 @@ async def test_a_broken_connection_is_tried_once_more():
         opa.serve(RULES, faults=[opa.BREAK, opa.BREAK, opa.BREAK]) as server,
         OpaPolicy(server.url, timeout_seconds=PATIENT) as policy,
     ):
-        assert "broke the connection" in (await policy.decide(DEV)).approval.reasons[0]
+        assert "closed the connection" in (await policy.decide(DEV)).approval.reasons[0]
         assert 2 == len(server.asked)
         assert not (await policy.decide(DEV)).approval.required
         assert 4 == len(server.asked)

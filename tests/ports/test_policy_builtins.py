@@ -105,13 +105,13 @@ def test_a_served_function_answers_as_opa_does(name):
 @pytest.mark.parametrize("call", ["require_approval if {}(1, 2)", "value := [x | input.never; x := {}()]"])
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_any_other_function_is_refused_before_an_input_leads_to_it(name, call):
-    with pytest.raises(ValueError, match=re.escape(f"p.rego:4: {name} is not served")):
+    with pytest.raises(ValueError, match=re.escape(f"p.rego:4: {name} is not supported")):
         loaded(call.format(name))
 
 
 @pytest.mark.parametrize("name", sorted(UNSERVED))
 async def test_a_worker_does_not_start_with_a_policy_that_calls_it(name):
-    with pytest.raises(PolicyUnusable, match=f"{name} is not served"):
+    with pytest.raises(PolicyUnusable, match=f"{name} is not supported"):
         async with rego(HEAD + f"require_approval if {name}({{}})"):
             pass
 

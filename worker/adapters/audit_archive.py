@@ -61,7 +61,7 @@ class AuditArchive:
             try:
                 part = Part.model_validate_json(line)
             except ValidationError as e:
-                raise ArchiveError(f"{path}: line {number} is not a part of an archive") from e
+                raise ArchiveError(f"{path}: line {number} is not a valid entry of an archive") from e
             if not FILE_NAME.fullmatch(part.file):
                 raise ArchiveError(f"{path}: line {number} names a file that does not belong to an archive")
             self.parts.append(part)

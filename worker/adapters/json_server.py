@@ -95,7 +95,7 @@ class JsonServer:
         except httpx2.TimeoutException as error:
             raise TimeoutError from error
         except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
-            raise UnreachableError(f"broke the connection ({type(error).__name__})") from error
+            raise UnreachableError(f"closed the connection ({type(error).__name__})") from error
         except (
             httpx2.HTTPError,
             httpx2.InvalidURL,

@@ -23,7 +23,7 @@ from worker.domain.verdict.approval.policy_answer import NoDecision, approval_de
 FIRST_SECONDS = 2.0
 MAX_ANSWER_BYTES = 256 * 1024
 MESSAGE_CHARS = 200
-HINTS = {401: "the token is not taken", 403: "the worker may not ask it", 404: "no such API at this address"}
+HINTS = {401: "it rejects the token", 403: "the worker may not query it", 404: "no such API at this address"}
 
 log = structlog.stdlib.get_logger(__name__)
 

@@ -265,7 +265,7 @@ async def _require_same(stream: FencedStream, name: str, newest: Part, last: int
     if last < newest.last or (there is not None and hashlib.sha256(there.body).hexdigest() != newest.tail):
         raise ArchiveError(
             f"the archive has {name} up to message {newest.last}, which is not in the stream: the stream was created anew. "
-            "Export it to another directory"
+            "Export to another directory"
         )
 
 

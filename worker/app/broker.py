@@ -77,7 +77,7 @@ def missing_tls(settings: NatsSettings, nc: Client) -> str:
     wanted = settings.ca_file or settings.cert_file
     if not wanted or nc._server_info.get("tls_required"):  # noqa: SLF001 - nats-py says it nowhere else
         return ""
-    return "the NATS server speaks no TLS, which RCA_NATS__CA_FILE and RCA_NATS__CERT_FILE ask for"
+    return "the NATS server offers no TLS, which RCA_NATS__CA_FILE and RCA_NATS__CERT_FILE ask for"
 
 
 def _declare(broker: NatsBroker, subjects: Subjects) -> None:

@@ -97,7 +97,7 @@ class RequestClient:
         try:
             ack = await js.publish(subject, body, headers={"Nats-Msg-Id": msg_id})
         except NoStreamResponseError:
-            raise ReportedError(f"no stream takes {subject}: run `rca provision` first") from None
+            raise ReportedError(f"no stream stores {subject}: run `rca provision` first") from None
         except APIError as e:
             raise ReportedError(f"the server refused the request: {e.description} ({e.err_code})") from e
         except (TimeoutError, NatsError) as e:

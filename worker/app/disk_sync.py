@@ -14,7 +14,7 @@ MAX_BYTES = 1 << 20
 CONSEQUENCE = "messages that were confirmed since the last write are lost if its machine loses power"
 REMEDY = "set `sync_interval: always` in the `jetstream` block of its configuration"
 UNKNOWN = (
-    "whether the NATS server writes each message to disk before it confirms it is not known: "
+    "it is unknown whether the NATS server writes each message to disk before it confirms it: "
     f"{REMEDY}, or {CONSEQUENCE}; with --monitoring-url this command checks it"
 )
 

@@ -141,7 +141,7 @@ def _streams(found: list[Found]) -> list[Examination]:
     if unusable:
         more = f" (and {len(unusable) - 1} more)" if len(unusable) > 1 else ""
         return [Examination("streams", Level.FAULT, unusable[0] + more, "rca provision")]
-    rows = [_ok("streams", f"all {len(found)} streams, consumers and buckets are there")]
+    rows = [_ok("streams", f"all {len(found)} streams, consumers and buckets exist")]
     for each in found:
         info = each.info or {}
         limit, stored = info["config"].get("max_bytes", 0), info.get("state", {}).get("bytes", 0)
@@ -190,7 +190,7 @@ async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterato
         text = f"the worker may not list {', '.join(unread)}: analyses will name these as unknown"
         yield Examination("kubernetes", Level.WARNING, text, RIGHTS_REMEDY)
     else:
-        yield _ok("kubernetes", "everything that a first look needs may be read")
+        yield _ok("kubernetes", "the worker may read everything that a first look needs")
 
 
 async def _may_list(cluster: Cluster, kind: str, namespace: str) -> bool:
@@ -252,7 +252,7 @@ async def _asked(name: str, model: Model) -> list[Examination]:
 
 def _judged(name: str, reply: Reply, seconds: float) -> list[Examination]:
     if [call.name for call in reply.tool_calls] != [PING.name]:
-        text = f"{name} answers, but calls no tool: it cannot investigate"
+        text = f"{name} answers, but does not call tools: it cannot investigate"
         return [
             Examination(
                 "model", Level.FAULT, text, "choose a model that can call tools, or enable them on the server"
@@ -276,7 +276,7 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
         yield Examination(
             "catalog",
             Level.FAULT,
-            "the catalog has no workflow that may be chosen",
+            "the catalog has no usable workflow",
             "rca catalog lint DIRECTORY",
         )
     else:
@@ -331,7 +331,7 @@ async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examinati
         try:
             tracer = new_tracer(os.environ)
             stack.push_async_callback(tracer.close)
-            wrong = "" if await asyncio.to_thread(tracer.reach) else "the collector accepts no spans"
+            wrong = "" if await asyncio.to_thread(tracer.reach) else "the collector rejects spans"
         except ConfigurationError as e:
             wrong = str(e)
         if wrong:

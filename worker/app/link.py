@@ -103,7 +103,7 @@ def denied(error: Exception) -> str:
     what = "publish to" if found[1].lower() == "publish" else "subscribe to"
     inbox = found[2].lower().startswith("_inbox")
     hint = "; set RCA_NATS__INBOX_PREFIX to the inbox prefix of the role (`rca permissions`)" if inbox else ""
-    return f"the NATS server denies us to {what} {found[2]!r}{hint}"
+    return f"the NATS server does not allow this client to {what} {found[2]!r}{hint}"
 
 
 def refusal(error: BaseException) -> str:

@@ -46,11 +46,11 @@ class WorkerMetrics:
         self.retries = counter("rca_retries", "Runs that were postponed", ["reason"])
         self.factors = counter(
             "rca_approval_factors",
-            "Reasons why a human must approve, of results that need approval",
+            "Approval reasons of results that need approval",
             ["factor"],
         )
         self.corroborated = counter(
-            "rca_corroborated_results", "Results with an answer, by what confirms it", ["by"]
+            "rca_corroborated_results", "Results with an answer, by what confirms the answer", ["by"]
         )
         self.refused_answers = counter(
             "rca_refused_answers", "Answers of the model that failed a check", ["code"]
@@ -72,13 +72,13 @@ class WorkerMetrics:
         )
         self.policy_problems = gauge(
             "rca_policy_problems",
-            "1 while some policy files are not in use, or the OPA server did not answer the last question",
+            "1 while some policy files are not in use, or the OPA server did not answer the last query",
         )
         self.clock_skew = gauge(
             "rca_clock_skew_seconds", "How far the clock of this machine is ahead of the NATS server's"
         )
         self.model_silent = gauge(
-            "rca_llm_silent_seconds", "How long calls of the model have waited while none was answered"
+            "rca_llm_silent_seconds", "How long model calls have waited since the last answer"
         )
         self.running = gauge("rca_running", "Requests in flight")
         self._ask("rca_tasks", "Tasks of the event loop; steady growth is a leak", _tasks)

@@ -56,7 +56,7 @@ class ModelHealth:
         """
         if (seconds := self.silent_seconds()) < SILENCE_SECONDS:
             return ""
-        return f"no call was answered for {seconds:.0f} s, {len(self._waiting)} wait"
+        return f"no call was answered for {seconds:.0f} s; {len(self._waiting)} are waiting"
 
     def answered(self) -> None:
         """A model has answered: what it rejected before was the fault of the request."""

@@ -31,14 +31,14 @@ def alert(reason):
 @pytest.mark.parametrize(
     ("said", "explained"),
     [
-        (PUBLISH, "the NATS server denies us to publish to 'rca.result.x'"),
+        (PUBLISH, "the NATS server does not allow this client to publish to 'rca.result.x'"),
         (
             Error('nats: Permissions Violation for Subscription to "rca.>"'),
-            "the NATS server denies us to subscribe to 'rca.>'",
+            "the NATS server does not allow this client to subscribe to 'rca.>'",
         ),
         (
             Error('nats: permissions violation for subscription to "_inbox.x.*" using queue "q"'),
-            "the NATS server denies us to subscribe to '_inbox.x.*'" + HINT,
+            "the NATS server does not allow this client to subscribe to '_inbox.x.*'" + HINT,
         ),
         (AuthorizationError(), ""),
         (ValueError(str(PUBLISH)), ""),
@@ -81,7 +81,10 @@ async def test_a_denial_ends_nothing_and_is_said_until_the_next_connection():
     link = BrokerLink()
     await link.on_error(PUBLISH)
     assert not link.ended.is_set()
-    assert "no answer (the NATS server denies us to publish to 'rca.result.x')" == link.because("no answer")
+    assert (
+        "no answer (the NATS server does not allow this client to publish to 'rca.result.x')"
+        == link.because("no answer")
+    )
     assert "" == link.because("")
     await link.on_reconnected()
     assert "no answer" == link.because("no answer")
@@ -131,7 +134,7 @@ async def test_an_end_of_our_own_is_none():
 
 async def test_a_command_is_ended_even_if_a_wait_swallows_the_first_cancellation():
     link = BrokerLink()
-    with pytest.raises(Unavailable, match=r"denies us to publish to 'rca\.result\.x'"):
+    with pytest.raises(Unavailable, match=r"does not allow this client to publish to 'rca\.result\.x'"):
         await swallowing(link)
 
 

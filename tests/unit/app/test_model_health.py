@@ -75,7 +75,7 @@ async def test_a_model_that_does_not_answer_is_mentioned_while_somebody_waits():
         assert (9.0, "") == (health.silent_seconds(), health.silence())
         with health.waiting():
             now[0] += 3.0
-            assert ("12 s" in health.silence(), "2 wait" in health.silence()) == (True, True)
+            assert ("12 s" in health.silence(), "2 are waiting" in health.silence()) == (True, True)
         health.answered()
         now[0] += 1.0
         assert (1.0, "") == (health.silent_seconds(), health.silence())

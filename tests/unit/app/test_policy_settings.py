@@ -33,8 +33,8 @@ def test_a_server(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"URL": "http://opa", "PATH": "/etc/policy"}, "RCA_POLICY__URL excludes"),
-        ({"URL": "http://opa", "DATA": "/etc/a.json"}, "RCA_POLICY__URL excludes"),
+        ({"URL": "http://opa", "PATH": "/etc/policy"}, "RCA_POLICY__URL cannot be combined"),
+        ({"URL": "http://opa", "DATA": "/etc/a.json"}, "RCA_POLICY__URL cannot be combined"),
         ({"DATA": "/etc/a.json"}, "RCA_POLICY__DATA needs RCA_POLICY__PATH"),
         ({"URL": "http://user:pw@opa"}, "RCA_POLICY__URL"),
         ({"URL": "opa:8181"}, "RCA_POLICY__URL"),

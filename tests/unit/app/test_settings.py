@@ -376,5 +376,5 @@ def test_azure_has_no_base_url(environment, group):
     [line] = refused(
         environment, **{f"{group}__MODEL": "azure:gpt-5", f"{group}__BASE_URL": "https://x.example"}
     )
-    assert f"RCA_{group}__BASE_URL does not go with azure:gpt-5" in line
+    assert f"RCA_{group}__BASE_URL cannot be used with azure:gpt-5" in line
     assert "AZURE_OPENAI_ENDPOINT" in line

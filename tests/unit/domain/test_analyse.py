@@ -176,7 +176,9 @@ async def test_a_spent_budget_needs_a_person_and_says_which():
     world = World.saying(says("-", usage=CallUsage(input_tokens=90_000)))
     result = await world.analyse()
     assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == (result.status, result.human_review_reason)
-    assert "input tokens used up (90000 of 150000, the next call may take 90" in result.human_review_detail
+    assert (
+        "input tokens used up (90000 of 150000, and the next call may need 90" in result.human_review_detail
+    )
     assert (0, 1) == (len(result.validation_attempts), world.model.calls)  # the first reply was no attempt
 
 

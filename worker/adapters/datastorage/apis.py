@@ -182,7 +182,7 @@ async def _by_steps(exchange: Exchange) -> CatalogRecords:
     read = await together([_record(exchange, name, {}) for name in listed], at_once=CONNECTIONS)
     records = dict(zip(listed, read, strict=True))
     if records and all(record is None for record in read):
-        raise RequestFailedError(f"it lists {len(records)} workflows and has a record of none")
+        raise RequestFailedError(f"it lists {len(records)} workflows and returned no record for any of them")
     for name, record in records.items():
         if record is not None:
             found.add(found.read(functools.partial(_as_listed, name, listed[name]), record, name))
@@ -222,7 +222,7 @@ async def _pages(
         more = dig(document, "pagination", "hasMore") is True or whole(dig(document, "total")) > offset
         if not entries or not more:
             return
-    raise RequestFailedError(f"{path} has no end after {MAX_PAGES} pages")
+    raise RequestFailedError(f"{path} has more than {MAX_PAGES} pages")
 
 
 async def _record(exchange: Exchange, workflow_id: str, filters: Mapping[str, str]) -> Any:

@@ -54,7 +54,7 @@ class DataStorageClient:
     async def call(self, work: Callable[[Exchange], Awaitable[Result]]) -> Result:
         """The result of `work`, before the deadline. Raises the port's error."""
         if pause(self._breaker, self._monotonic()):
-            raise self._failed(f"no request is sent for a while ({self._last})")
+            raise self._failed(f"paused after repeated failures ({self._last})")
         self._breaker = started(self._breaker)
         try:
             async with asyncio.timeout(self._call_seconds):

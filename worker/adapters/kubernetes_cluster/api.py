@@ -209,7 +209,7 @@ def _parsed(body: bytearray) -> Any:
     try:
         return json.loads(body)
     except ValueError as error:
-        raise ValueError("it answers no JSON: is it a Kubernetes API server?") from error
+        raise ValueError("its answer is not JSON: is it a Kubernetes API server?") from error
 
 
 async def _read_tail(content: aiohttp.StreamReader, keep: int) -> bytes:

@@ -137,7 +137,7 @@ class ExecPlugin:
             async with asyncio.timeout(self._seconds):
                 output, _ = await process.communicate()
         except TimeoutError as error:
-            raise _unusable(f"credential plugin gave no answer in {self._seconds:g} s") from error
+            raise _unusable(f"credential plugin did not answer within {self._seconds:g} s") from error
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -172,7 +172,7 @@ def _credential_status(output: bytes) -> Mapping[str, Any]:
     except (ValueError, KeyError, RecursionError) as error:
         raise _unusable("credential plugin did not print an ExecCredential") from error
     if not isinstance(status, dict) or not isinstance(status.get("token"), str):
-        raise _unusable("credential plugin gave no token (client certificates are not supported)")
+        raise _unusable("credential plugin returned no token (client certificates are not supported)")
     return status
 
 
@@ -183,9 +183,9 @@ def _token_of(status: Mapping[str, Any]) -> tuple[str, datetime | None]:
     try:
         expires = datetime.fromisoformat(str(text))
     except ValueError as error:
-        raise _unusable("credential plugin gave an expirationTimestamp that is not RFC 3339") from error
+        raise _unusable("credential plugin returned an expirationTimestamp that is not RFC 3339") from error
     if expires.tzinfo is None:
-        raise _unusable("credential plugin gave an expirationTimestamp without a time zone")
+        raise _unusable("credential plugin returned an expirationTimestamp without a time zone")
     return status["token"], expires
 
 

@@ -182,7 +182,7 @@ class _Mounted:
 
     async def _ask(self, name: str, arguments: Mapping[str, Any]) -> ExternalAnswer:
         if name not in self._server.tools:
-            raise ExternalToolError(f"{name} may not be used")
+            raise ExternalToolError(f"{name} is not an allowed tool")
         client = await self._reach()
         if why := self._refused.get(name):
             raise ExternalToolError(f"{name} {why}")

@@ -122,7 +122,7 @@ class Found:
             return f"{self.item.name} is not there yet; run `rca provision`"
         for key in KINDS & self.item.config.keys():
             if (have := self.info["config"].get(key)) != (want := self.item.config[key]):
-                return f"{self.item.name} has {key} {have}, which must be {want}: create it anew"
+                return f"{self.item.name} has {key} {have}, which must be {want}: delete it and run `rca provision`"
         return self.taken
 
     @property

@@ -163,5 +163,5 @@ def _result(stored: StoredMessage) -> AnalysisResult:
     except ValidationError as e:
         # It is what consumers have, so the request must not be answered again.
         raise UnreadableResult(
-            f"{stored.subject}: the stored result is not one of this version: update rca-worker"
+            f"{stored.subject}: the stored result cannot be read by this version: update rca-worker"
         ) from e

@@ -149,7 +149,7 @@ class PydanticAIModel:
         # A body that just ends is no transport error, and the library fills in a missing reason.
         said = response.provider_details or {}
         if response.state != "complete" or not (said.get("finish_reason") or said.get("refusal")):
-            raise Retry(RetryReason.MODEL_UNAVAILABLE, "the answer was cut: it does not say why it ends")
+            raise Retry(RetryReason.MODEL_UNAVAILABLE, "the answer is incomplete: it has no finish reason")
         return response
 
 

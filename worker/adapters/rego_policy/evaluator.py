@@ -224,7 +224,9 @@ def _no_near_misses(packages: Iterable[str]) -> None:
         inside = any(f"{package}.".startswith(f"{name}.") for name in DECIDING)
         near = [] if inside else difflib.get_close_matches(package, DECIDING, n=1, cutoff=0.8)
         if near:
-            raise PolicyUnusable(f"package {package} is not asked; {near[0]} would be: give it another name")
+            raise PolicyUnusable(
+                f"package {package} is not used; rename it to {near[0]}, or give it another name"
+            )
 
 
 def _shown(names: Iterable[str]) -> str:

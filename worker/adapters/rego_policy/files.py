@@ -159,7 +159,7 @@ class _DataLoader(yaml.CSafeLoader):
             if key.tag not in {"tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"}:
                 raise _fault("keys are text: write it in quotes", key)
             if key.value in seen:
-                raise _fault(f"the key {key.value[:60]} stands here twice", key)
+                raise _fault(f"the key {key.value[:60]} occurs twice", key)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -194,7 +194,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:60]} stands in one object twice")
+        raise ValueError(f"the key {twice[:60]} occurs twice in one object")
     return found
 
 

@@ -60,12 +60,10 @@ def load(policy: dict[str, Any]) -> tuple[Any, dict[str, int | None]]:
     served = builtins_of(engine)
     for module in modules:
         for name, line in unserved(module, served, rules):
-            raise ValueError(f"{module['source']['file']}:{line}: {name} is not served")
+            raise ValueError(f"{module['source']['file']}:{line}: {name} is not supported")
     for rule in rules:
         if name := shadowed(rule.split("."), policy["data"]):
-            raise ValueError(
-                f"the data document data.{name} has the place of the rule data.{rule}: rename it"
-            )
+            raise ValueError(f"the data document data.{name} hides the rule data.{rule}: rename the document")
     engine.add_data_json(json.dumps(policy["data"]))
     engine.clone().eval_query_as_json("true")  # compiles all modules: unsafe variables, recursion
     return engine, rules

@@ -25,7 +25,7 @@ LINE_CHARS = 200
 
 audit = typer.Typer(no_args_is_help=True, help="Verify or export the audit trail.")
 RequestKey = Annotated[
-    str, typer.Option(metavar="KEY", help="Only the request with this key, or with this remediation id.")
+    str, typer.Option(metavar="KEY", help="Only the request with this key or remediation id.")
 ]
 
 

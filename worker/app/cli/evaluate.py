@@ -310,8 +310,6 @@ def _print_comparison(
         told = f"{row.recorded:12,.4g} {row.replayed:12,.4g} {row.difference:+12,.4g}"
         typer.echo(f"{row.figure:{FIGURE_CHARS}}{told}  ({row.low:+,.4g} to {row.high:+,.4g})")
     if gaps:
-        typer.echo(
-            f"{counted(gaps, 'question')} not recorded: the replays had fewer facts than the recordings"
-        )
+        typer.echo(f"{counted(gaps, 'question')} not in the recordings: the replays had fewer facts")
     for name, why in failed.items():
         typer.echo(f"not replayed: {name}: {why}", err=True)

@@ -31,7 +31,7 @@ def decide(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Rego file, or a directory with several.")],
     document: Annotated[
         Path,
-        typer.Argument(metavar="INPUT", help="The input, as JSON; - reads standard input.", allow_dash=True),
+        typer.Argument(metavar="INPUT", help="The input as JSON; - reads standard input.", allow_dash=True),
     ],
     *,
     data: Annotated[

@@ -99,7 +99,7 @@ def _why_missing(key: str, state: str) -> str:
         State.WAITING: f"{key} is in the queue: it is recorded when it is analysed",
         State.BEGUN: f"{key} is still being analysed: its recording is written when it ends",
         State.DONE: f"{key} has a result and no recording: workers record only while RCA_RECORD__HOURS is set, and only what "
-        "ended with an answer; or the recording has expired, or newer ones took its place",
+        "ended with an answer; or the recording has expired, or newer ones replaced it",
     }.get(State(state), f"request {key} is unknown: check the key that `rca submit` prints")
 
 
@@ -178,7 +178,7 @@ def _print(
     bundle: Bundle, wanted: Alternative, replayed: Replayed, found: tuple[ChangedFact, ...], fields: list[str]
 ) -> None:
     changed = ", ".join(f"{name} {value}" for name, value in wanted.names.items())
-    about = f"{bundle.key}: {_line(bundle)}; {f'with {changed}' if changed else 'as it was'}"
+    about = f"{bundle.key}: {_line(bundle)}; {f'with {changed}' if changed else 'unchanged'}"
     typer.echo(one_line(about, 2 * VALUE_CHARS))
     for each in found:
         for name, value in (("recorded", each.recorded), ("replayed", each.replayed)):

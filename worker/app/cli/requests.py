@@ -169,7 +169,7 @@ def _print_submitted(submitted: Submitted, *, as_json: bool) -> None:
         print_json(asdict(submitted))
         return
     key = submitted.key or "(without a readable id: a worker will reject it)"
-    again = " (already there: it was published before)" if submitted.duplicate else ""
+    again = " (already stored by an earlier submission)" if submitted.duplicate else ""
     where = f"{submitted.subject}: {submitted.stream} sequence {submitted.sequence}"
     typer.echo(f"submitted {key} to {where}{again}", err=True)
 
@@ -273,7 +273,7 @@ async def cancel(
     key = read_key(key)
     async with open_operations() as operations:
         stored = await operations.cancel(key, at=datetime.now(UTC), token=uuid.uuid4().hex)
-        async with waiting_for("the state of the request; it is cancelled already"):
+        async with waiting_for("the state of the request; it is already cancelled"):
             state = State.DONE if stored else await operations.state(key)
     failed = stored is not None or (state is State.UNKNOWN and not ahead)
     if json_output:
@@ -282,7 +282,7 @@ async def cancel(
     elif stored is not None:
         why = f" ({stored.human_review_reason})" if stored.human_review_reason else ""
         when = f"{stored.completed_at:%Y-%m-%dT%H:%M:%SZ}"
-        typer.echo(f"error: {key} has ended already: {stored.status}{why}, {when}", err=True)
+        typer.echo(f"error: {key} has already ended: {stored.status}{why}, {when}", err=True)
     else:
         said = {
             State.WAITING: "cancelled {what}: it is in the queue, and its result will be operator_escalation",

@@ -81,8 +81,8 @@ class Settings(BaseSettings):
         for name, models in (("RCA_LLM", self.llm), ("RCA_SHADOW", self.shadow)):
             if models.model.startswith("azure:") and models.base_url:
                 raise ValueError(
-                    f"{name}__BASE_URL does not go with {models.model}: "
-                    "Azure's address is AZURE_OPENAI_ENDPOINT, with OPENAI_API_VERSION"
+                    f"{name}__BASE_URL cannot be used with {models.model}: "
+                    "set AZURE_OPENAI_ENDPOINT and OPENAI_API_VERSION instead"
                 )
         if self.record.hours and 0 < nats.store_mebibytes <= 2 * self.record.mebibytes:
             raise ValueError("RCA_RECORD__MEBIBYTES must be less than half of RCA_NATS__STORE_MEBIBYTES")
@@ -94,7 +94,7 @@ class Settings(BaseSettings):
 def _at_most_one(**settings: object) -> None:
     names = [name for name, value in settings.items() if value]
     if len(names) > 1:
-        raise ValueError(f"{' and '.join(names)} exclude each other: keep one")
+        raise ValueError(f"{' and '.join(names)} cannot be combined: keep one")
 
 
 @dataclass(frozen=True, slots=True)

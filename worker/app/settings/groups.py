@@ -296,7 +296,7 @@ class PolicySettings(Group):
     def _one_place(self) -> Self:
         if self.url and (self.path or self.data):
             raise ValueError(
-                "RCA_POLICY__URL excludes RCA_POLICY__PATH and RCA_POLICY__DATA: the policy is on a server or in files"
+                "RCA_POLICY__URL cannot be combined with RCA_POLICY__PATH or RCA_POLICY__DATA: keep one of them"
             )
         if self.data and not self.path:
             raise ValueError("RCA_POLICY__DATA needs RCA_POLICY__PATH: the shipped policy reads no data")

@@ -79,7 +79,7 @@ class Chain:
                 )
         elif link.sequence > self.next:
             self.wrong(
-                self.next, ChainProblem.MISSING, f"the next one that is there is {link.sequence}", position
+                self.next, ChainProblem.MISSING, f"the next event that exists is {link.sequence}", position
             )
         elif not self._links(link):
             detail = "it does not follow the event before it: one of the two is not the original"

@@ -82,7 +82,7 @@ class AuditCheck:
         if not chain.follow(link, position, stored_at):
             return
         if stored_at is not None and link.time - stored_at > CLOCKS:
-            detail = f"it says {link.time.isoformat()}, and was stored at {stored_at.isoformat()}"
+            detail = f"its time is {link.time.isoformat()}, but it was stored at {stored_at.isoformat()}"
             chain.wrong(link.sequence, ChainProblem.IN_THE_FUTURE, detail, position)
         if link.end is not None:
             self._check_end(chain, link.end, position)
@@ -126,7 +126,7 @@ class AuditCheck:
         place = (link.request_key, link.chain)
         known = self._loose.get(place)
         if known is None or link.sequence < known.sequence:
-            detail = "its content is not what its hash says"
+            detail = "its content does not match its hash"
             self._loose[place] = AuditFinding(*place, link.sequence, ChainProblem.CHANGED, detail, position)
 
     def _check_end(self, chain: Chain, end: End, position: int) -> None:
@@ -149,7 +149,7 @@ class AuditCheck:
                 continue
             since = facts.kept_since
             if since is None or result.stored_at is None or result.stored_at >= since:
-                yield AuditFinding(key, "", 1, ChainProblem.NO_EVENTS, "there is a result, and no event")
+                yield AuditFinding(key, "", 1, ChainProblem.NO_EVENTS, "there is a result but no event")
 
     def _without_heads(self, facts: AuditFacts) -> Iterator[AuditFinding]:
         for head in facts.heads:
@@ -158,7 +158,7 @@ class AuditCheck:
             chain = self._chains.get(head.request_key, {}).get(head.chain)
             expired = facts.kept_since and head.time and head.time < facts.kept_since
             if not (chain.knows(head.hash) if chain else expired):
-                detail = "its hash was kept elsewhere, and is not in the trail"
+                detail = "its hash was kept elsewhere but is not in the trail"
                 yield AuditFinding(
                     head.request_key, head.chain, head.sequence, ChainProblem.HEAD_MISSING, detail
                 )
@@ -175,7 +175,7 @@ def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain,
         if chain.first > 1:
             expired = _may_have_expired(chain, facts)
             if not expired:
-                chain.wrong(1, ChainProblem.MISSING, f"the first one that is there is {chain.first}")
+                chain.wrong(1, ChainProblem.MISSING, f"the first event that exists is {chain.first}")
         if chain is chains[-1]:
             status = _last(chains, facts)
         else:
@@ -191,7 +191,7 @@ def _not_in_the_future(chain: Chain, facts: AuditFacts) -> None:
     """
     time, sequence, position = chain.latest
     if time - facts.now > CLOCKS:
-        detail = f"it says {time.isoformat()}, which is still to come"
+        detail = f"its time {time.isoformat()} is in the future"
         chain.wrong(sequence, ChainProblem.IN_THE_FUTURE, detail, position)
 
 
@@ -214,7 +214,7 @@ def _earlier(chain: Chain, following: Chain) -> ChainStatus:
             return ChainStatus.ABANDONED
     elif not following.replayed and following.first_time - chain.last_at > RESUMABLE - CLOCKS:
         return ChainStatus.ABANDONED
-    chain.wrong(chain.next, ChainProblem.TRUNCATED, "it has no end, and the next chain does not say why")
+    chain.wrong(chain.next, ChainProblem.TRUNCATED, "it has no end, and the next chain does not explain it")
     return ChainStatus.BAD
 
 
@@ -229,7 +229,7 @@ def _last(chains: Sequence[Chain], facts: AuditFacts) -> ChainStatus:
         answered = [(c, e.sequence) for c in chains for e in c.ends if e.result_sha256 == stored.sha256]
         if answered and not stored.failed:
             after = answered[-1][1] + 1 if answered[-1][0] is chain else chain.first
-            chain.wrong(after, ChainProblem.AFTER_THE_END, "the request was answered before")
+            chain.wrong(after, ChainProblem.AFTER_THE_END, "the request had already been answered")
             return ChainStatus.BAD
         is_open = is_open and bool(answered)
     if not is_open:
@@ -255,7 +255,7 @@ def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: AuditF
     known = any(e.result_sha256 == stored.sha256 for c in chains for e in c.ends)
     if known and stored.failed and facts.now - end.time < CLOCKS:
         return
-    chain.wrong(end.sequence, ChainProblem.OTHER_RESULT, "the stored result is not the one of this event")
+    chain.wrong(end.sequence, ChainProblem.OTHER_RESULT, "the stored result is not that of this event")
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,4 +116,4 @@ def read_step(adapter: TypeAdapter[T], data: bytes) -> T:
     try:
         return adapter.validate_json(data)
     except ValidationError as e:
-        raise JournalGap(f"a step is not readable: {e.error_count()} errors") from e
+        raise JournalGap(f"a step cannot be read: {e.error_count()} errors") from e

@@ -59,7 +59,7 @@ PORTS = (*REQUIRED, "history", "track_records", "metrics", "external", "shadow")
 EPOCH, SPARE_TOKEN = datetime(1970, 1, 1, tzinfo=UTC), "0" * 12
 """Stand for a time and a random text that were not recorded."""
 UNDECIDED = PolicyDecision(
-    Approval(required=True, reasons=("The recording has no decision of the policy about this input.",)),
+    Approval(required=True, reasons=("The recording contains no policy decision for this input.",)),
     NOT_RECORDED,
 )
 

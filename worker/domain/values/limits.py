@@ -73,7 +73,7 @@ def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
     """The exhausted limit as text for the result; empty while a call with this much input fits."""
     for name, used, limit, next_call in _budgets(spent, limits, expected_tokens):
         if used >= limit or used + next_call > limit:
-            more = f", the next call may take {next_call:g}" if used < limit else ""
+            more = f", and the next call may need {next_call:g}" if used < limit else ""
             return f"{name} used up ({used:g} of {limit:g}{more})"
     return ""
 

@@ -154,10 +154,10 @@ def _paused(model: Model, breaker: Breaker, wait: float) -> Retry | GiveUp:
     """The error of a model whose breaker is open. Nothing was sent, so it does not count as a try."""
     if isinstance(breaker.why, GiveUp):
         return GiveUp(breaker.why.reason, breaker.why.message)
-    reason, message = RetryReason.MODEL_UNAVAILABLE, "another call is finding out whether it answers again"
+    reason, message = RetryReason.MODEL_UNAVAILABLE, "another call is probing whether it answers again"
     if breaker.why is not None:
         reason, message = breaker.why.reason, breaker.why.message
-    return Retry(reason, f"{model.name}: not asked for {wait:.0f} s, as {message}", wait, tried=False)
+    return Retry(reason, f"{model.name}: not called for {wait:.0f} s, because {message}", wait, tried=False)
 
 
 def outcome(errors: Sequence[Retry | GiveUp]) -> Retry | GiveUp:

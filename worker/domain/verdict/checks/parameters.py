@@ -71,7 +71,7 @@ def _check_missing(workflow: Workflow, present: Mapping[str, Any], report: Check
             report.reject_parameter(parameter.name, f"is required ({parameter.type}){hint}")
         for other in parameter.depends_on if parameter.name in present else ():
             if other not in present and not _has_default(workflow, other):
-                report.reject_parameter(parameter.name, f"requires {other} to be set too")
+                report.reject_parameter(parameter.name, f"requires {other} to be set as well")
 
 
 def _has_default(workflow: Workflow, name: str) -> bool:

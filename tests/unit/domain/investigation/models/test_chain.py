@@ -232,7 +232,7 @@ async def test_a_probe_that_is_cancelled_lets_the_next_one_try():
     clock.advance(10.0)
     probe = asyncio.create_task(chain.ask(REQUEST))
     await asyncio.sleep(0)
-    with pytest.raises(Retry, match="not asked"):
+    with pytest.raises(Retry, match="not called"):
         await chain.ask(REQUEST)
     probe.cancel()
     await asyncio.gather(probe, return_exceptions=True)

@@ -115,7 +115,7 @@ def test_all_problems_are_reported_at_once():
     assert {"FACTOR", "REPLICAS", "ZONE", "FORCE_DELETE"} == set(messages(report))
     assert {ProblemKind.PARAMETERS} == {p.kind for p in report.problems}
     assert messages(report)["REPLICAS"] == "is required (integer): How many"
-    assert messages(report)["ZONE"] == "requires REGION to be set too"
+    assert messages(report)["ZONE"] == "requires REGION to be set as well"
 
 
 def test_a_parameter_that_was_rejected_before_is_not_rejected_again():
