@@ -56,7 +56,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0
 SAME_ID_TRIES = 5
 UNCONFIRMED_TRIES = 3
 UNCONFIRMED = (
-    "the server answers, and confirms no write: when its disk is or was full, free space and restart the NATS server, which "
+    "the server answers but confirms no write: when its disk is or was full, free space and restart the NATS server, which "
     "does not resume by itself"
 )
 LAST_SEQUENCE_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
