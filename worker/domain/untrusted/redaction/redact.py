@@ -50,6 +50,8 @@ KIND = re.compile(r"(?P<lead>[ \t]*(?:- )?)kind:[ \t]*[\"']?Secret[\"']?[ \t]*")
 DATA = re.compile(r"[\"']?(?:data|stringData)[\"']?:[ \t]*")
 ENTRY = re.compile(r"(?P<key>[ \t]*[^\s:#][^:\n]{0,253}:)[ \t]*\S.*")
 
+INVISIBLE = re.compile(r"(?<=[!-~])[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+(?=[ -~])")
+
 GAP = r"(?:\s|\\{1,15}n){1,64}"
 FLAT_KIND = re.compile(r"kind: {1,4}Secret(?=\s|\\|\"|\Z)")
 FLAT_DATA = re.compile(rf"(?:(?<![\w.-])|(?<=\\n))(?:data|stringData):(?={GAP})")
@@ -124,6 +126,16 @@ def _masked(item: Any, kind: str, depth: int) -> Any:
 
 
 def _until_stable(text: str) -> str:
+    """The text with the rules applied until they find nothing.
+
+    Invisible characters between others are dropped if the text has secrets without them.
+    """
+    if not text.isascii() and (bare := INVISIBLE.sub("", text)) != text and (shown := _passes(bare)) != bare:
+        return shown
+    return _passes(text)
+
+
+def _passes(text: str) -> str:
     for _ in range(MAX_PASSES):
         before = text
         text = _mask(text, DECODED)

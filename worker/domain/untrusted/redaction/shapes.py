@@ -13,7 +13,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from worker.domain.untrusted.redaction.names import looks_random
+from worker.domain.untrusted.redaction.names import (
+    has_letters_and_digits,
+    key_words,
+    looks_generated,
+    looks_like_object_name,
+    looks_random,
+    mark_of,
+    secret_kind,
+)
 from worker.domain.untrusted.redaction.words import folded, lines_with, mask_lines, with_group, with_zeros
 
 Check = Callable[[str], bool]
@@ -246,31 +254,47 @@ CALLED_SECRET = re.compile(
     r"\b(?:passw(?:or)?ds?|passphrase|secret|token|credentials?|api[ _-]?key)(?:[ \t]+[A-Za-z]{1,12}){0,4}[ \t]*[:=]?[ \t]*[\"'`(]?\Z",
     re.IGNORECASE,
 )
-PROSE_HINTS = ("assword", "ASSWORD", "ecret", "oken", "redential", "ey")
-CALLED = ("passw", "passphrase", "secret", "token", "credential", "apikey", "api key", "api_key", "api-key")
+STATED = re.compile(r"\b(?:secret|token|api[ _-]?key)[ \t]{1,4}(?:is|was)[ \t]{1,4}\Z", re.IGNORECASE)
+KEY_BEFORE = re.compile(r"(?<![\w./-])(?P<key>[\w.-]{2,64})[ \t]{1,40}\Z")
+PROSE_HINTS = ("assword", "ASSWORD", "ecret", "ECRET", "oken", "OKEN", "redential", "ey", "KEY")
+CALLED = ("passw", "passphrase", "secret", "token", "credential", "apikey", "api key", "_key", "-key")
 """One of them occurs in every line with a word that is called a secret."""
 
 
 def mask_prose(text: str, words: str) -> str:
-    """Mask random-looking words that a sentence calls a secret: `the Secret now holds Kx93mQ2vT7`.
+    """Mask random-looking words that a sentence or the key before them calls a secret.
 
+    Examples: `the Secret now holds Kx93mQ2vT7`, `token is 0f1e2d3c4b5a6978`, `DB_PASSWORD hunter2hunter2`.
     `words` are the `distinct_words` of the text.
     """
     if not any(hint in text for hint in PROSE_HINTS):
         return text
     lines = lines_with(folded(text), CALLED)
-    if not lines or not any(looks_random(word.rstrip(".")) for word in RANDOM_WORD.findall(words)):
+    if not lines or not any(map(has_letters_and_digits, RANDOM_WORD.findall(words))):
         return text
     return mask_lines(text, lines, lambda line: RANDOM_WORD.sub(_mask_random, line))
 
 
 def _mask_random(match: re.Match[str]) -> str:
     word = match.group().rstrip(".")
-    if not looks_random(word):
+    if not has_letters_and_digits(word):
         return match.group()
-    if CALLED_SECRET.search(match.string[max(0, match.start() - 80) : match.start()]) is None:
-        return match.group()
-    return f"[REDACTED:secret]{match.group()[len(word) :]}"
+    before = match.string[max(0, match.start() - 80) : match.start()]
+    called = looks_random(word) and CALLED_SECRET.search(before)
+    stated = looks_generated(word) and sum(c.isdigit() for c in word) >= 4 and STATED.search(before)
+    kind = "secret" if called or stated else _kind_by_key(word, before)
+    return f"{mark_of(kind)}{match.group()[len(word) :]}" if kind else match.group()
+
+
+def _kind_by_key(word: str, before: str) -> str | None:
+    """The kind of secret if the word before this one is a key, such as `aws_secret_access_key`.
+
+    A single word, such as `token`, may belong to a sentence.
+    """
+    found = KEY_BEFORE.search(before)
+    kind = secret_kind(found["key"]) if found and len(key_words(found["key"])) > 1 else None
+    is_password = kind == "password" and not looks_like_object_name(word)
+    return kind if is_password or (kind in {"token", "key"} and looks_generated(word)) else None
 
 
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,40}-----")

@@ -40,6 +40,18 @@ CANARIES = [
     ('"{\\"password\\":\\"hunter2\\"}"', "hunter2"),
     ('"{\\\\\\"password\\\\\\":\\\\\\"hunter2\\\\\\"}"', "hunter2"),
     ("&quot;password&quot;:&quot;hunter2&quot;", "hunter2"),
+    (
+        "aws_secret_access_key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    ),
+    (f"  api_key  {HEX}  env", HEX),
+    ("DB_PASSWORD hunter2hunter2", "hunter2hunter2"),
+    (f"AUTH_TOKEN {HEX}", HEX),
+    (f"the token is {HEX}, as before", HEX),
+    (f"API key was {HEX}.", HEX),
+    ("PASSWORD\u200b=hunter2", "hunter2"),
+    ("PASS\u200bWORD\u2060: hunter2", "hunter2"),
+    (f"api\u00ad_key\ufeff {HEX}", HEX),
     ('password="hunter2 and the line was cut', "cut"),
     ("password: correct horse battery staple\nuser: bob", "staple"),
     ("  password: |\n    first-line\n    second-line\n  user: bob", "second-line"),
@@ -276,6 +288,18 @@ http://[fd00::1]:8080/x@y
 jdbc:postgresql://db:5432/otel?user=app
 nats://nats-0.nats:4222,nats://nats-1.nats:4222
 compass: north
+token is invalid
+the token is ServiceAccountTokenVolumeProjection1.
+the secret is registry-credentials-2024
+the secret is api-7f9a8b7c6d-x2x4z
+access_token 123e4567-e89b-12d3-a456-426614174000
+refresh_token 2026-10-10T10:10:10Z
+continue_token 12345678901234567890
+cache_key 0f1e2d3c4b5a69788796a5b4c3d2e1f0
+routing-key 0f1e2d3c4b5a69788796a5b4c3d2e1f0
+DB_PASSWORD from-secret-db-credentials-1
+unable to verify access_token signature
+zero\u200bwidth and na\u00adme
 bypass=true
 pass: 3
 passed: 10
