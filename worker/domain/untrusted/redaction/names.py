@@ -104,6 +104,7 @@ NOT_SET = re.compile(
 )
 """Words of a shell or a configuration reader in place of a variable's value."""
 UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+LETTER, DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
 GENERATED = re.compile(r"[A-Za-z0-9+/_]{16,}={0,2}")
 OBJECT_NAME = re.compile(
     r"(?:[a-z0-9][a-z0-9.-]{0,62}/)?[a-z][a-z0-9]*(?:[.-][a-z0-9]+){1,10}|[a-z]{1,40}/[a-z]{1,40}"
@@ -195,7 +196,7 @@ def looks_like_object_name(text: str) -> bool:
 
 def has_letters_and_digits(text: str) -> bool:
     """True if text consists of more than letters or digits alone."""
-    return any(c.isalpha() for c in text) and any(c.isdigit() for c in text)
+    return LETTER.search(text) is not None and DIGIT.search(text) is not None
 
 
 def looks_generated(text: str) -> bool:

@@ -255,7 +255,7 @@ CALLED_SECRET = re.compile(
     re.IGNORECASE,
 )
 STATED = re.compile(r"\b(?:secret|token|api[ _-]?key)[ \t]{1,4}(?:is|was)[ \t]{1,4}\Z", re.IGNORECASE)
-KEY_BEFORE = re.compile(r"(?<![\w./-])(?P<key>[\w.-]{2,64})[ \t]{1,40}\Z")
+KEY_BEFORE = re.compile(r"[\w.-]{2,64}")
 PROSE_HINTS = ("assword", "ASSWORD", "ecret", "ECRET", "oken", "OKEN", "redential", "ey", "KEY")
 CALLED = ("passw", "passphrase", "secret", "token", "credential", "apikey", "api key", "_key", "-key")
 """One of them occurs in every line with a word that is called a secret."""
@@ -281,9 +281,13 @@ def _mask_random(match: re.Match[str]) -> str:
         return match.group()
     before = match.string[max(0, match.start() - 80) : match.start()]
     called = looks_random(word) and CALLED_SECRET.search(before)
-    stated = looks_generated(word) and sum(c.isdigit() for c in word) >= 4 and STATED.search(before)
-    kind = "secret" if called or stated else _kind_by_key(word, before)
+    kind = "secret" if called or _is_stated(word, before) else _kind_by_key(word, before)
     return f"{mark_of(kind)}{match.group()[len(word) :]}" if kind else match.group()
+
+
+def _is_stated(word: str, before: str) -> bool:
+    found = STATED.search(before) is not None and looks_generated(word)
+    return found and sum(c.isdigit() for c in word) >= 4
 
 
 def _kind_by_key(word: str, before: str) -> str | None:
@@ -291,8 +295,9 @@ def _kind_by_key(word: str, before: str) -> str | None:
 
     A single word, such as `token`, may belong to a sentence.
     """
-    found = KEY_BEFORE.search(before)
-    kind = secret_kind(found["key"]) if found and len(key_words(found["key"])) > 1 else None
+    key = before.rsplit(maxsplit=1)[-1] if before[-1:] in {" ", "\t"} and before.strip() else ""
+    many = KEY_BEFORE.fullmatch(key) is not None and len(key_words(key)) > 1
+    kind = secret_kind(key) if many else None
     is_password = kind == "password" and not looks_like_object_name(word)
     return kind if is_password or (kind in {"token", "key"} and looks_generated(word)) else None
 
