@@ -44,7 +44,7 @@ from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.conversation import Reply
 from worker.domain.values.errors import ClusterUnreadable, HistoryUnavailable
-from worker.domain.values.limits import Limits
+from worker.domain.values.limits import CONFIDENCE_THRESHOLD, ENRICHMENT_SECONDS, MIN_CONFIDENCE, Limits
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Outside, PolicyDecision
 from worker.domain.values.step_kinds import OPENING, RESULT
@@ -73,9 +73,9 @@ class Rules:
 
     limits: Limits = field(default_factory=Limits)
     tries: TryRule = field(default_factory=TryRule)
-    enrichment_seconds: float = 3.0
-    min_confidence: float = 0.7
-    confidence_threshold: float = 0.8
+    enrichment_seconds: float = ENRICHMENT_SECONDS
+    min_confidence: float = MIN_CONFIDENCE
+    confidence_threshold: float = CONFIDENCE_THRESHOLD
     signal_types: frozenset[str] = frozenset()
     observe: bool = False
 

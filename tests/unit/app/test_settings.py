@@ -11,6 +11,9 @@ from worker.app.settings import PREFIX, ConfigurationError, Settings, documentat
 from worker.app.settings.environment import secrets
 from worker.app.settings.fields import Group
 from worker.app.settings.groups import LlmSettings, NatsSettings, WorkerSettings
+from worker.app.wiring.rules import analysis_rules
+from worker.domain.analyse import Rules
+from worker.domain.values.retry import RetryPolicy
 
 SECRET = "FAKE-hunter2"
 NAMES = [name for name, _, _ in documentation()]
@@ -41,6 +44,11 @@ def test_without_any_variable_the_defaults_hold(environment):
     assert Settings() == load()
     assert load().nats.servers == ("nats://127.0.0.1:4222",)
     assert load().llm.model == ""
+
+
+def test_the_defaults_are_those_of_the_domain(environment):
+    assert analysis_rules(Settings()) == Rules()
+    assert Settings().worker.retries == RetryPolicy()
 
 
 def test_nested_names_are_read(environment):

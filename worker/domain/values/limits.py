@@ -9,6 +9,12 @@ from worker.domain.values.conversation import CallUsage
 
 WRAP_UP_SHARE = 0.8
 """From this share of any limit on, the model must answer without further tool calls."""
+ENRICHMENT_SECONDS = 3.0
+"""How long facts are gathered before the first call of the model."""
+MIN_CONFIDENCE = 0.7
+"""An answer with a lower confidence is escalated to a human."""
+CONFIDENCE_THRESHOLD = 0.8
+"""Below this confidence the shipped policy requires approval."""
 
 
 @dataclass(frozen=True, slots=True)

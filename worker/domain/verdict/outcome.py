@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from schemas.analysis import ApprovalFactor, HumanReviewReason, Status
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.limits import MIN_CONFIDENCE
 from worker.domain.verdict.answers.answer import InvestigationOutcome, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence
 from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Rejected, Verdict
 
-DEFAULT_MIN_CONFIDENCE = 0.7
 DETAIL_CHARS = 600
 UNDECIDED = frozenset({InvestigationOutcome.INCONCLUSIVE, InvestigationOutcome.INSUFFICIENT_DATA})
 REASON_OF_PROBLEM = {
@@ -96,7 +96,7 @@ class Conclusion:
         return self.reason is not None
 
 
-def conclude(ending: Ending, min_confidence: float = DEFAULT_MIN_CONFIDENCE) -> Conclusion:
+def conclude(ending: Ending, min_confidence: float = MIN_CONFIDENCE) -> Conclusion:
     """The row of the table that applies."""
     accepted = ending.verdict if isinstance(ending.verdict, Accepted) else None
     if ending.dead_letter:
