@@ -87,6 +87,14 @@ def test_lists_are_comma_text(environment, text, expected):
     )
 
 
+@pytest.mark.parametrize("name", ["LLM__FALLBACKS", "NATS__SERVERS", "POLICY__DATA"])
+@pytest.mark.parametrize("text", ['["a","b"]', " [] ", '["a"]'])
+def test_a_json_list_is_rejected_and_the_error_says_how_to_write_it(environment, name, text):
+    line = refused(environment, **{name: text})[-1]
+    assert f"RCA_{name}" in line
+    assert "a,b" in line
+
+
 def test_an_empty_list_is_empty(environment):
     assert loaded(environment, WORKER__SIGNAL_TYPES="").worker.signal_types == ()
 

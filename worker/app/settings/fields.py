@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,15 @@ from pydantic_settings import NoDecode
 
 
 def _comma_list(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        is_json = isinstance(json.loads(value), list)
+    except ValueError:
+        is_json = False
+    if is_json:
+        raise ValueError("must be text with commas, such as a,b, not JSON")
+    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def matching(pattern: str, expected: str) -> AfterValidator:
