@@ -132,6 +132,23 @@ def remediation(request):
     return KEY.search(json.dumps(request["messages"]))[1]
 
 
+async def test_a_request_whose_answers_cannot_be_read_delays_no_other(tmp_path):
+    """It is the only one for a while, so nothing shows that the model answers others."""
+    empty = b'{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[]}'
+
+    def script(request, number):
+        return Said(body=empty) if remediation(request) == "blocked-0" else looks_then_answers(request)
+
+    async with running(script, CASE, tmp_path, model={"retry_seconds": 0.05}) as run:
+        await run.client.submit(body(0), RequestKind.INCIDENT)
+        assert await until(lambda: answered(run, 1), 100)
+        tries = len(run.llm.requests)
+        await run.client.submit(body(1), RequestKind.INCIDENT)
+        assert await until(lambda: answered(run, 2), 100)
+        calls = len(run.llm.requests)
+    assert (5, 7) == (tries, calls)
+
+
 async def stored(run, stream):
     return (await run.nc.jetstream().stream_info(stream)).state.messages
 

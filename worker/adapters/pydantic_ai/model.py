@@ -26,7 +26,7 @@ from pydantic_ai.messages import ModelRequest as ProviderRequest
 from pydantic_ai.settings import ToolChoice
 
 from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState, bound_answer
-from worker.adapters.pydantic_ai.failures import MAX_ERROR_CHARS, one_line, translate
+from worker.adapters.pydantic_ai.failures import one_line, translate
 from worker.adapters.pydantic_ai.providers import (
     CONNECT_SECONDS,
     READ_SECONDS,
@@ -37,7 +37,7 @@ from worker.adapters.pydantic_ai.providers import (
 from worker.adapters.pydantic_ai.replies import reply_of
 from worker.adapters.pydantic_ai.shortcuts import derived_once, without_retries
 from worker.domain.values.conversation import ModelRequest, Reply, ToolSpec, Turn, UserTurn
-from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason, UnreadableReply
 
 UNBUILT = (
     ValueError,
@@ -149,7 +149,7 @@ class PydanticAIModel:
         # A body that just ends is no transport error, and the library fills in a missing reason.
         said = response.provider_details or {}
         if response.state != "complete" or not (said.get("finish_reason") or said.get("refusal")):
-            raise Retry(RetryReason.MODEL_UNAVAILABLE, "the answer is incomplete: it has no finish reason")
+            raise UnreadableReply(RetryReason.MODEL_UNAVAILABLE, "the answer is cut: no finish reason")
         return response
 
 
@@ -164,12 +164,10 @@ def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
         )
     if not isinstance(error, UNBUILT) or isinstance(error, ModelAPIError):
         return translate(error)
-    what = f"{type(error).__name__}: {one_line(error)}"
+    what = one_line(f"{type(error).__name__}: {error}")
     if call.answered:
-        return Retry(RetryReason.MODEL_UNAVAILABLE, f"the answer cannot be read: {what}"[:MAX_ERROR_CHARS])
-    return GiveUp(
-        GiveUpReason.MODEL_REJECTED_REQUEST, f"the request cannot be written: {what}"[:MAX_ERROR_CHARS]
-    )
+        return UnreadableReply(RetryReason.MODEL_UNAVAILABLE, f"the answer cannot be read: {what}")
+    return GiveUp(GiveUpReason.MODEL_REJECTED_REQUEST, f"the request cannot be written: {what}")
 
 
 def _provider_message(system: str, turn: Turn) -> ModelMessage:

@@ -144,6 +144,10 @@ class Retry(_ReasonedError[RetryReason]):
         self.tried = tried
 
 
+class UnreadableReply(Retry):
+    """The provider has answered, but the answer cannot be read. The request may be at fault."""
+
+
 class GiveUp(_ReasonedError[GiveUpReason]):
     """Trying again would not help."""
 

@@ -2,9 +2,10 @@
 
 Closed: calls go through. After `failures` unavailable answers in a row it opens, and no call is made for
 `open_seconds`, doubled each time it opens again. Then it is half open: one call at a time goes through; a
-success closes it, a failure opens it again. A provider's own words count at once and for all callers: no call
-is made before its Retry-After has passed (`errors.believed`; after the longest one a single call looks
-first), nor for a while after it has refused the credentials or the spending.
+success closes it, a failure opens it again. Unreadable answers to a single request do not open it, because
+that request may be at fault. A provider's own words count at once and for all callers: no call is made before
+its Retry-After has passed (`errors.believed`; after the longest one a single call looks first), nor for a
+while after it has refused the credentials or the spending.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
-from worker.domain.values.errors import BLOCKING, GiveUp, Retry, RetryReason, believed
+from worker.domain.values.errors import BLOCKING, GiveUp, Retry, RetryReason, UnreadableReply, believed
 
 PROBE_SECONDS = 1.0
 """How long a call waits while another one probes the server."""
@@ -36,7 +37,8 @@ class BreakerRule:
 class Breaker:
     """The state of one server.
 
-    Times are of a monotonic clock; `why` is the error of a model that paused it.
+    Times are of a monotonic clock; `why` is the error of a model that paused it. `only` is the request whose
+    answers could not be read, if nothing else has failed since the last answer; empty if something has.
     """
 
     failed: int = 0
@@ -44,6 +46,7 @@ class Breaker:
     paused_until: float = 0.0
     probing: bool = False
     why: Retry | GiveUp | None = None
+    only: object = None
 
 
 def pause(breaker: Breaker, now: float) -> float:
@@ -68,8 +71,10 @@ def answered() -> Breaker:
     return Breaker()
 
 
-def failed(breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRule) -> Breaker:
-    """The state after a failed call.
+def failed(
+    breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRule, request: object = ""
+) -> Breaker:
+    """The state after a failed call. `request` is any value that differs between requests.
 
     A provider that refuses a request works, so only its Retry-After is kept.
     """
@@ -81,13 +86,15 @@ def failed(breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRul
     why = Retry(error.reason, error.message)
     if error.reason is RetryReason.MODEL_RATE_LIMITED:  # it works, and says when to come back
         return replace(_asked(breaker, now, error.after), why=why)
+    is_only = isinstance(error, UnreadableReply) and breaker.only in (None, request)
+    breaker = replace(breaker, only=request if is_only else "")
     return replace(unavailable(breaker, now, rule, error.after), why=why)
 
 
 def unavailable(breaker: Breaker, now: float, rule: BreakerRule, after: float | None = None) -> Breaker:
     """The state after an unanswered call. `after` is the requested wait (Retry-After), in seconds."""
     noted = replace(_asked(breaker, now, after), failed=breaker.failed + 1)
-    if noted.failed < rule.failures or now < breaker.paused_until:
+    if noted.failed < rule.failures or noted.only or now < breaker.paused_until:
         return noted  # calls that were on their way when it opened do not prolong it
     seconds = min(rule.longest_seconds, rule.open_seconds * 2.0**breaker.opened)
     return replace(noted, opened=breaker.opened + 1, paused_until=max(noted.paused_until, now + seconds))

@@ -127,7 +127,8 @@ class ModelChain:
             if request.deadline_seconds < FAIR_SECONDS and took >= request.deadline_seconds:
                 self._breakers[position] = abandoned(self._breakers[position])
             else:
-                self._note(position, failed(self._breakers[position], e, self._clock.monotonic(), self._rule))
+                now, breaker = self._clock.monotonic(), self._breakers[position]
+                self._note(position, failed(breaker, e, now, self._rule, request.turns[:1]))
             raise
         except BaseException:
             self._breakers[position] = abandoned(self._breakers[position])

@@ -16,10 +16,11 @@ from worker.domain.investigation.models.breaker import (
     unavailable,
 )
 from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
-from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason, UnreadableReply
 
 RULE = BreakerRule(failures=3, open_seconds=10.0, longest_seconds=40.0)
 DOWN = Retry(RetryReason.MODEL_UNAVAILABLE, "529")
+UNREADABLE = UnreadableReply(RetryReason.MODEL_UNAVAILABLE, "choices: []")
 LIMITED = Retry(RetryReason.MODEL_RATE_LIMITED, "429", 30.0)
 
 
@@ -44,6 +45,15 @@ def test_failures_in_a_row_open_it_and_fewer_do_not():
 def test_a_success_between_them_starts_the_count_again():
     assert answered() == Breaker()
     assert pause(after([DOWN] * 2, breaker=answered()), 0.0) == 0.0
+
+
+def test_unreadable_answers_open_it_only_if_another_request_fails_too():
+    breaker = Breaker()
+    for _ in range(9):
+        breaker = failed(started(breaker), UNREADABLE, 0.0, RULE, "one")
+    assert pause(breaker, 0.0) == 0.0
+    assert pause(failed(breaker, UNREADABLE, 0.0, RULE, "another"), 0.0) == 10.0
+    assert pause(failed(breaker, DOWN, 0.0, RULE, "one"), 0.0) == 10.0
 
 
 def test_half_open_lets_one_call_through_at_a_time():
