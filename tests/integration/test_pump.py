@@ -696,6 +696,20 @@ async def test_the_ack_of_a_job_from_before_leaves_the_message_in_its_place(case
             await new.ack_sync(timeout=PATIENCE_SECONDS)
 
 
+async def test_a_consumer_created_anew_under_a_running_job_does_not_hold_up_the_lane(case):
+    """It confirms no ack of an older delivery, and delivers the message again."""
+    held = Held()
+    async with pumping(case.nc, held, settle_seconds=600.0):
+        await submit(case, b"old", b"new")
+        await until(lambda: held.running == 1)
+        await case.js.delete_consumer(REQUESTS, "p2")
+        await provision(case.nc, wanted(case.subjects, ack_wait_seconds=60))
+        held.go.set()
+        await until(lambda: empty(case))
+    assert [b"old", b"old", b"new"] == held.bodies
+    assert 1 == held.peak
+
+
 async def test_a_message_that_only_waits_can_give_its_slot_to_another(case):
     held = Held()
 

@@ -119,14 +119,15 @@ async def test_after_a_death_in_isolation_a_request_waits_in_the_queue_for_ever_
     assert (Fate.TERMINATE, 0.0) == (settled.fate, waits[2])  # of the last one it is a dead letter
 
 
-async def test_an_earlier_delivery_that_comes_late_leaves_a_living_run_alone():
+@pytest.mark.parametrize("deliveries", [1, 2], ids=["frozen before its run", "consumer created anew"])
+async def test_a_delivery_that_is_no_later_one_leaves_a_living_run_alone(deliveries):
     deadly = Deadly()
     rig = HandlerRig(World(model=deadly))
     deadly.hold.clear()
     living = asyncio.create_task(rig.take(deliveries=2))
     await until(lambda: deadly.running)
     rig.new_process()
-    assert LET_GO == await rig.take(deliveries=1)
+    assert LET_GO == await rig.take(deliveries=deliveries)
     deadly.hold.set()
     assert ACK == await living
     assert 1 == deadly.calls

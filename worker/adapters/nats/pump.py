@@ -331,6 +331,7 @@ class Pump:
                 # A nak is never repeated: it would hit whoever runs the message by then.
                 if how.fate is Fate.RETRY or asyncio.get_running_loop().time() > end:
                     break
+                self._release_slot(message)  # a consumer that was created anew confirms no older delivery
                 await asyncio.sleep(SETTLE_PAUSE_SECONDS)
             else:
                 return
