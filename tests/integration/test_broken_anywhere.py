@@ -331,7 +331,7 @@ async def played(server, prefix, scenario, *breaks):
             for s, (_, how, dies) in zip(where, breaks, strict=False)
             if dies or how is Break.FROZEN
         )
-        is_kept = any(".STREAM.PURGE." in s.subject or is_of_object(s) for s in where)
+        is_kept = any(is_of_object(s) for s in where)
         problems = await problems_of(scene, scenario, lost, is_kept=is_kept)
         return problems and {**problems, "at": [(s.subject, step_kind(s)) for s in where]}, wires[0].sent
 

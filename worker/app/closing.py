@@ -33,7 +33,7 @@ from worker.domain.intake.decode import InvalidRequest, decode_outcome
 from worker.domain.journal.run import Run, dead_letter_step, unanswered
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
-from worker.domain.values.delays import ADVISORY_RETRY_SECONDS
+from worker.domain.values.delays import ADVISORY_RETRY_SECONDS, NOT_NOW_SECONDS
 from worker.domain.values.delivery import ACK, Delivery, Settlement, retry, term
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Clock, Events, Step
@@ -71,15 +71,20 @@ class Closing:
             reason=result.human_review_reason,
             llm_calls=result.usage.llm_calls,
         )
-        await self.finish(run)
-        return ACK
+        return await self.finish(run)
 
-    async def finish(self, run: Run) -> None:
-        """Delete the journal of a request whose result is stored. What cannot be deleted expires."""
+    async def finish(self, run: Run) -> Settlement:
+        """Delete the journal of a request whose result is stored.
+
+        If this fails at the first delivery, the message is delivered once more. What is left then expires.
+        """
         try:
             await run.finish()
         except (LostClaim, Unavailable) as e:
             log.warning("journal_not_deleted", request=run.accepted.key, error=short(e))
+            if isinstance(e, Unavailable) and run.accepted.delivery.deliveries == 1:
+                return retry(NOT_NOW_SECONDS)
+        return ACK
 
     async def dead_letter(self, run: Run, reason: DeadLetterReason, error: str) -> Settlement:
         """Publish a `failed` result, once like any other, and then the dead letter.

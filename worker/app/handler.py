@@ -228,9 +228,8 @@ class RequestHandler:
             return await self._closing.conflict(accepted, answered(stored))
         if stored is not None and stored.status is not Status.FAILED:
             log.info("already_answered", request=accepted.key)
-            if accepted.delivery.deliveries > 1:  # the worker that answered it may have died before the end
-                await self._closing.finish(run)
-            return ACK
+            # After a redelivery: the worker that answered it may have died before the end.
+            return await self._closing.finish(run) if accepted.delivery.deliveries > 1 else ACK
         if settled := await self._not_ours(accepted, run):
             return settled
         if stored is not None and not (

@@ -186,8 +186,25 @@ async def test_a_journal_that_cannot_be_deleted_keeps_nobody_from_the_answer(log
         raise Unavailable("full")
 
     rig.world.journal.on_finish = fail
+    assert Fate.RETRY is (await rig.take()).fate
     assert ACK == await rig.take()
-    assert "journal_not_deleted" in [entry["event"] for entry in logged]
+    assert 2 == [entry["event"] for entry in logged].count("journal_not_deleted")
+    assert (1, 1) == (rig.world.model.calls, len(rig.world.events.told))
+
+
+@pytest.mark.parametrize("moment", ["append", "delete"])
+async def test_a_journal_that_could_not_be_deleted_is_deleted_after_a_redelivery(moment):
+    rig = HandlerRig()
+
+    def fail_once(at):
+        if at == moment:
+            rig.world.journal.on_finish = lambda _: None
+            raise Unavailable("cut")
+
+    rig.world.journal.on_finish = fail_once
+    assert Fate.RETRY is (await rig.take()).fate
+    assert ACK == await rig.take()
+    assert (1, [FINISHED]) == (rig.world.model.calls, rig.kept)
 
 
 async def test_the_same_question_at_another_time_is_the_same_question():
