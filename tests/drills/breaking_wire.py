@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -17,12 +17,13 @@ class Break(enum.Enum):
     """What happens at the chosen message.
 
     BEFORE, AFTER: the connection ends before the server has the message, or before its answer. FROZEN: nothing passes for
-    some time, in either direction, as if the client was stopped.
+    some time, in either direction, as if the client was stopped. NOT_AT_ALL: the message only waits for `meanwhile`.
     """
 
     BEFORE = "before"
     AFTER = "after"
     FROZEN = "frozen"
+    NOT_AT_ALL = "not at all"
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,16 @@ def is_work(sent: Sent) -> bool:
     return not sent.payload.endswith(b"+WPI")
 
 
+async def _nothing() -> None:
+    pass
+
+
 @dataclass
 class BreakingWire:
     """Relays every connection, and counts the messages for which `counts` holds.
 
     At the message number `at` (from 1) it breaks once; with `for_good` no later connection is relayed, which is how the
-    server sees a process that was killed.
+    server sees a process that was killed. `meanwhile` is awaited when it has broken.
     """
 
     upstream: str
@@ -54,6 +59,7 @@ class BreakingWire:
     for_good: bool = False
     frozen_seconds: float = 2.5
     counts: Callable[[Sent], bool] = is_work
+    meanwhile: Callable[[], Awaitable[None]] = _nothing
     url: str = ""
     sent: list[Sent] = field(default_factory=list)
     broken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -100,10 +106,11 @@ class BreakingWire:
                 if self.counts(sent):
                     self.sent.append(sent)
                     if len(self.sent) == self.at and not self.broken.is_set():
-                        if self.how is not Break.FROZEN:
+                        if self.how in {Break.BEFORE, Break.AFTER}:
                             await self._break(frame, writer, down)
                             return
-                        await self._freeze()
+                        await (self._freeze() if self.how is Break.FROZEN else self.meanwhile())
+                        self.broken.set()
             writer.write(frame)
             await writer.drain()
 
@@ -114,6 +121,7 @@ class BreakingWire:
         if self.how is Break.AFTER:
             writer.write(frame)
             await writer.drain()
+        await self.meanwhile()
         self.broken.set()
 
     async def _freeze(self) -> None:
