@@ -176,6 +176,12 @@ DRILLS = (
         streams.queue_created_anew,
     ),
     Drill(
+        "consumer",
+        "the consumer of a lane is deleted and provisioned again, with free slots and with none",
+        "no live run is replaced, calls paid again 0, lost 0",
+        streams.consumer_created_anew,
+    ),
+    Drill(
         "wiped",
         "the server comes back with an empty store under a running worker",
         "readiness says so <= 15 s, lost 0 of what is published afterwards",

@@ -52,6 +52,35 @@ async def queue_created_anew(ground: Ground, *, incidents: int = 4) -> Outcome:
     )
 
 
+async def consumer_created_anew(ground: Ground, *, latency_seconds: float = 12.0) -> Outcome:
+    """The consumer of a lane is deleted and provisioned again, first while a worker has free slots, then while none has."""
+    async with stage(ground, "consumer", ack_wait_seconds=9.0, slots=2) as s:
+        await s.plan(latency_seconds=latency_seconds)
+        await s.start(1)
+        await s.publish_all(["running-0", "running-1"])
+        await until(lambda: len(s.calls()) == 2, 30)
+        await s.start(1)
+        await _delete_lane(s)
+        await s.publish_all(["later-0", "later-1"])
+        await until(lambda: len(s.calls()) >= 4, 60)
+        await s.publish_all(["pending-0", "pending-1"])
+        began = time.time()
+        await _delete_lane(s)
+        settled = await s.settled(6, 240)
+        account = await s.account()
+        calls, late = len(s.calls()), [c.at - began for c in s.calls() if c.key.startswith("pending")]
+    return Outcome(
+        settled and account.clean and not account.dead and calls == 12,
+        f"LLM calls {calls} of 12, pending requests begin {min(late):.0f} s after the second deletion (running ones need "
+        f"{2 * latency_seconds:.0f} s in all), {lost_and_twice(account)}",
+    )
+
+
+async def _delete_lane(s: Stage) -> None:
+    await s.nc.jetstream(timeout=10).delete_consumer(s.subjects.requests_stream, "p2")
+    await s.provision(9.0)
+
+
 async def _rejections(s: Stage, number: int) -> bool:
     found = stream_messages(s.nc, s.subjects.validation_stream, s.subjects.validation_request())
     return len([message async for message in found]) >= number
