@@ -79,9 +79,8 @@ class FailedRuns:
                 return await self._later(run, counts, problem)
             case GiveUp():
                 blocked = problem.reason in BLOCKING
-                return await (
-                    self._blocked(run, problem) if blocked else self._escalated(run, short(problem))
-                )
+                end = self._blocked(run, problem) if blocked else self._escalated(run, short(problem))
+                return await end
             case Preempted():
                 await run.end(RELEASED, reason=problem.reason)
                 log.info("run_preempted", request=run.accepted.key, reason=problem.reason)

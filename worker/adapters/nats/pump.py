@@ -231,9 +231,8 @@ class Pump:
         waiting = self._answer if self._answer and not self._answer.done() else None
         if not msg.reply:  # a status of the server. Not told by its header: a producer can send that one too
             status = (msg.headers or {}).get("Status", EXPIRED)
-            if (
-                status != NO_RESPONDERS
-            ):  # that one comes from a server without JetStream, or without this consumer
+            # NO_RESPONDERS comes from a server without JetStream, or without this consumer.
+            if status != NO_RESPONDERS:
                 self.answered_at = asyncio.get_running_loop().time()
             if waiting:
                 waiting.set_result(status)
@@ -322,11 +321,7 @@ class Pump:
                     problem = "the stream no longer holds this message"
                     break
                 await self._nc.request(msg.reply, payload, timeout=SETTLE_ATTEMPT_SECONDS)
-            except (
-                TimeoutError,
-                Unavailable,
-                nats.errors.Error,
-            ) as e:  # NoResponders: the consumer is missing
+            except (TimeoutError, Unavailable, nats.errors.Error) as e:  # NoResponders: no such consumer
                 problem = repr(e)
                 # A nak is never repeated: it would hit whoever runs the message by then.
                 if how.fate is Fate.RETRY or asyncio.get_running_loop().time() > end:

@@ -86,9 +86,8 @@ def failed(
     why = Retry(error.reason, error.message)
     if error.reason is RetryReason.MODEL_RATE_LIMITED:  # it works, and says when to come back
         return replace(_asked(breaker, now, error.after), why=why)
-    is_only = isinstance(error, UnreadableReply) and breaker.only in (None, request)
-    breaker = replace(breaker, only=request if is_only else "")
-    return replace(unavailable(breaker, now, rule, error.after), why=why)
+    only = request if isinstance(error, UnreadableReply) and breaker.only in (None, request) else ""
+    return replace(unavailable(replace(breaker, only=only), now, rule, error.after), why=why)
 
 
 def unavailable(breaker: Breaker, now: float, rule: BreakerRule, after: float | None = None) -> Breaker:

@@ -123,12 +123,11 @@ class ModelChain:
         try:
             reply = await self._models[position].ask(request)
         except (Retry, GiveUp) as e:
-            took = self._clock.monotonic() - began
-            if request.deadline_seconds < FAIR_SECONDS and took >= request.deadline_seconds:
+            now = self._clock.monotonic()
+            if request.deadline_seconds < FAIR_SECONDS and now - began >= request.deadline_seconds:
                 self._breakers[position] = abandoned(self._breakers[position])
             else:
-                now, breaker = self._clock.monotonic(), self._breakers[position]
-                self._note(position, failed(breaker, e, now, self._rule, request.turns[:1]))
+                self._note(position, failed(self._breakers[position], e, now, self._rule, request.turns[:1]))
             raise
         except BaseException:
             self._breakers[position] = abandoned(self._breakers[position])
