@@ -19,7 +19,7 @@ from schemas.analysis import (
 from schemas.evidence import EvidenceItem
 from schemas.workflow import AlternativeWorkflow, SelectedWorkflow
 from tests.fakes.messages import review_result
-from worker.app.cli.report import print_result
+from worker.app.cli.report import cost_line, print_result
 from worker.app.verdict_line import decision_line
 
 CHOSEN = {
@@ -149,3 +149,8 @@ def test_the_risk_is_what_the_catalog_declares_never_what_the_model_says(declare
     text = shown(**CHOSEN | {"selected_workflow": workflow})
     assert line in text
     assert "low" not in text
+
+
+@pytest.mark.parametrize(("model", "lines"), [("", 1), ("gpt-5", 2)])
+def test_a_model_that_was_not_called_has_no_line(model, lines):
+    assert lines == len(cost_line(review_result("rr-1", model=model)).splitlines())

@@ -51,13 +51,14 @@ def print_result(
 
 
 def cost_line(result: AnalysisResult) -> str:
-    """Calls, tokens, money and time in one line, the model in another."""
+    """Calls, tokens, money and time in one line; the model, if one was called, in another."""
     usage = result.usage
     money = f", ${usage.cost_usd:.4f}" if usage.cost_usd is not None else ""
+    model = f"\nmodel: {one_line(result.model, 80)}" if result.model else ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     return (
         f"{usage.llm_calls} model calls, {usage.tool_calls} tool calls, {usage.input_tokens:,} tokens in{cached}, "
-        f"{usage.output_tokens:,} out{money}, {usage.wall_seconds:.1f} s\nmodel: {one_line(result.model, 80)}"
+        f"{usage.output_tokens:,} out{money}, {usage.wall_seconds:.1f} s{model}"
     )
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.domain.values.conversation import CallUsage
-from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
+from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call, usage_of
 
 LIMITS = Limits(llm_calls=10, tool_calls=8, input_tokens=1_000, cost_usd=1.0, wall_seconds=100.0)
 
@@ -117,3 +117,10 @@ def test_spending_adds_up(usages):
     assert sum(u.output_tokens for u in usages) == spent.output_tokens
     priced = [u.cost_usd for u in usages if u.cost_usd is not None]
     assert (pytest.approx(sum(priced)) if priced else None) == spent.cost_usd
+
+
+@pytest.mark.parametrize(
+    ("spent", "cost_usd"), [(Spent(), 0.0), (Spent(llm_calls=1), None), (Spent(1, cost_usd=0.5), 0.5)]
+)
+def test_a_request_without_a_call_costs_nothing(spent, cost_usd):
+    assert cost_usd == usage_of(spent).cost_usd
