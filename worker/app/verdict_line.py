@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.analysis import AffectedResource, AnalysisResult, Corroboration, CorroborationSource
+from collections.abc import Sequence
+
+from schemas.analysis import AffectedResource, AnalysisResult, CorroborationSource
 from worker.domain.untrusted.evidence import one_line
 
 LINE_CHARS = 400
@@ -17,9 +19,9 @@ def decision_line(result: AnalysisResult) -> str:
     """The verdict in one line, such as `APPROVAL NEEDED  undo-rollout on Deployment shop/api (0.92)`."""
     workflow = result.selected_workflow
     if result.needs_human_review:
-        verdict, what = "HUMAN REVIEW NEEDED", str(result.human_review_reason)
+        verdict, what = "HUMAN REVIEW NEEDED", str(result.human_review_reason).replace("_", " ")
     elif workflow is None:
-        verdict, what = "NO REMEDIATION NEEDED", str(result.status)
+        verdict, what = "NO REMEDIATION NEEDED", str(result.status).replace("_", " ")
     else:
         verdict = "APPROVAL NEEDED" if result.approval.required else "MAY RUN"
         what = f"{workflow.workflow_id}{_on(result.affected_resource)} ({workflow.confidence:.2f})"
@@ -41,6 +43,26 @@ def reported(result: AnalysisResult) -> str:
     return where(told.resource_kind, told.resource_namespace, told.resource_name) if told else ""
 
 
-def confirmation_line(found: Corroboration) -> str:
-    """A line that says whether the cluster confirms the answer, and why."""
-    return CONFIRMED[found.by].format(reason=one_line(found.reason, LINE_CHARS)).removesuffix(": ")
+def approval_reasons(result: AnalysisResult) -> Sequence[str]:
+    """Why a human must approve, or what to do, as far as the detail of the review does not say it."""
+    said = result.human_review_detail
+    return [reason for reason in result.approval.reasons if result.approval.required and reason not in said]
+
+
+def cause_text(result: AnalysisResult) -> str:
+    """Every text about the root cause."""
+    cause = result.root_cause_analysis
+    claims = [claim.claim for claim in cause.causal_claims] if cause else []
+    return "\n".join([cause.summary, *claims, *cause.contributing_factors]) if cause else ""
+
+
+def confirmation_line(result: AnalysisResult) -> str:
+    """Whether the cluster confirms the answer, and why, without repeating the root cause."""
+    found = result.corroboration
+    if found is None:
+        return ""
+    reason = found.reason
+    if found.object and found.finding and reason in cause_text(result):
+        at = where(found.object.kind, found.object.namespace, found.object.name)
+        reason = f"{found.finding.replace('_', ' ')}, {at}"
+    return CONFIRMED[found.by].format(reason=one_line(reason, LINE_CHARS)).removesuffix(": ")

@@ -59,7 +59,7 @@ def shown(**fields) -> str:
         ),
         (
             {"human_review_reason": HumanReviewReason.LOW_CONFIDENCE},
-            "HUMAN REVIEW NEEDED  low_confidence",
+            "HUMAN REVIEW NEEDED  low confidence",
         ),
         (NOTHING, "NO REMEDIATION NEEDED  resolved"),
     ],
@@ -154,3 +154,20 @@ def test_the_risk_is_what_the_catalog_declares_never_what_the_model_says(declare
 @pytest.mark.parametrize(("model", "lines"), [("", 1), ("gpt-5", 2)])
 def test_a_model_that_was_not_called_has_no_line(model, lines):
     assert lines == len(cost_line(review_result("rr-1", model=model)).splitlines())
+
+
+def test_a_reason_that_the_detail_gives_is_said_once():
+    text = shown(
+        human_review_detail="It is late. Hurry.",
+        approval=Approval(required=True, reasons=("It is late.", "Look.")),
+    )
+    assert (1, 1) == (text.count("It is late."), text.count("• Look."))
+
+
+def test_a_confirmation_does_not_repeat_the_root_cause():
+    seen = AffectedResource(kind="Deployment", name="api", namespace="shop")
+    found = Corroboration(
+        by=CorroborationSource.RULES, object=seen, finding="out_of_memory", reason="The limit is too small."
+    )
+    text = shown(**CHOSEN, corroboration=found)
+    assert (1, 1) == (text.count("The limit is too small."), text.count("out of memory, Deployment shop/api"))

@@ -15,7 +15,7 @@ from rich.text import Text
 from schemas.analysis import AnalysisResult, CorroborationSource, ReportedSignal, Status
 from schemas.incident import Signal
 from schemas.workflow import SelectedWorkflow
-from worker.app.verdict_line import confirmation_line, decision_line, where
+from worker.app.verdict_line import approval_reasons, confirmation_line, decision_line, where
 from worker.domain.untrusted.evidence import make_visible, one_line
 
 STATUS_STYLE = {
@@ -146,16 +146,12 @@ def _verdict(result: AnalysisResult) -> Group:
     parts = [_text(decision_line(result), style=f"bold {STATUS_STYLE[result.status]}")]
     if result.needs_human_review:
         parts.append(_text(one_line(result.human_review_detail, LINE_CHARS)))
-    approval = result.approval
-    if approval.required:
-        parts += _bullets(approval.reasons)
-        if approval.would_require is False and result.selected_workflow is not None:
-            parts.append(_text("Outside observe mode it may run without approval", style="dim"))
+    parts += _bullets(approval_reasons(result))
+    if result.approval.would_require is False and result.selected_workflow is not None:
+        parts.append(_text("Outside observe mode it may run without approval", style="dim"))
     if (found := result.corroboration) is not None:
-        parts += [
-            _text(""),
-            _text(confirmation_line(found), style="dim" if found.by is CorroborationSource.NONE else "green"),
-        ]
+        style = "dim" if found.by is CorroborationSource.NONE else "green"
+        parts += [_text(""), _text(confirmation_line(result), style=style)]
     return Group(*parts)
 
 

@@ -17,7 +17,13 @@ from schemas.analysis import AnalysisResult
 from schemas.audit import AuditEvent, LLMResponse, LLMToolCall, ResponseFailed, ValidationAttempted
 from schemas.evidence import EvidenceItem
 from worker.app.steps import step_of
-from worker.app.verdict_line import CONFIRMED, confirmation_line, decision_line, reported, where
+from worker.app.verdict_line import (
+    approval_reasons,
+    cause_text,
+    confirmation_line,
+    decision_line,
+    reported,
+)
 
 TONES = {"completed": "good", "needs_human_review": "warn", "failed": "bad"}
 ROWS_KEPT = 400
@@ -53,6 +59,8 @@ class IncidentPage:
     """`good`, `warn`, `bad` or `calm`: how the verdict is coloured."""
     reported: str
     """The object that the signal named."""
+    reasons: Sequence[str]
+    """Why a human must approve, or what to do after a review."""
     confirmation: str
     cited: Sequence[EvidenceItem]
     """Evidence that the causal chain cites; `uncited` is what else the model saw."""
@@ -69,7 +77,7 @@ class IncidentPage:
 
 def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent] = ()) -> IncidentPage:
     """The page of a result. `events` are its audit events, oldest first; without them it has no timeline."""
-    cited, cause = _cited(result), _cause_text(result)
+    cited = _cited(result)
     confirming = set(result.corroboration.evidence) if result.corroboration else set()
     return IncidentPage(
         key=key,
@@ -77,13 +85,14 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
         verdict=decision_line(result),
         tone=tone_of(result),
         reported=reported(result),
-        confirmation=_confirmation(result, cause),
+        reasons=approval_reasons(result),
+        confirmation=confirmation_line(result),
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],
         confirming=[item for item in result.evidence if item.id in confirming - cited],
         cluster=in_the_cluster(result.evidence),
         timeline=in_the_investigation(events),
-        cause=cause,
+        cause=cause_text(result),
     )
 
 
@@ -96,21 +105,6 @@ def tone_of(result: AnalysisResult) -> str:
 def _cited(result: AnalysisResult) -> set[str]:
     cause = result.root_cause_analysis
     return {id_ for claim in (cause.causal_claims if cause else ()) for id_ in claim.evidence}
-
-
-def _cause_text(result: AnalysisResult) -> str:
-    cause = result.root_cause_analysis
-    claims = [claim.claim for claim in cause.causal_claims] if cause else []
-    return "\n".join([cause.summary, *claims, *cause.contributing_factors]) if cause else ""
-
-
-def _confirmation(result: AnalysisResult, said: str) -> str:
-    """The confirmation of the answer, without repeating the root cause."""
-    found = result.corroboration
-    if found and found.object and found.finding and found.reason in said:
-        at = where(found.object.kind, found.object.namespace, found.object.name)
-        return CONFIRMED[found.by].format(reason=f"{found.finding.replace('_', ' ')}, {at}")
-    return confirmation_line(found) if found else ""
 
 
 @dataclass(frozen=True, slots=True)

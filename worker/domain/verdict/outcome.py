@@ -100,7 +100,7 @@ def conclude(ending: Ending, min_confidence: float = MIN_CONFIDENCE) -> Conclusi
     """The row of the table that applies."""
     accepted = ending.verdict if isinstance(ending.verdict, Accepted) else None
     if ending.dead_letter:
-        detail = f"The request became a dead letter: {ending.dead_letter}"
+        detail = f"The request became a dead letter (see `rca dlq list`): {ending.dead_letter}"
         return _review(HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail, Status.FAILED)
     for reason, detail in _reviews(ending, accepted, min_confidence):
         if reason is HumanReviewReason.LOW_CONFIDENCE and accepted is not None:

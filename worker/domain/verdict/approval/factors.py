@@ -17,11 +17,21 @@ import enum
 from collections.abc import Collection, Iterable
 from typing import Self
 
-from schemas.analysis import ApprovalFactor
+from schemas.analysis import ApprovalFactor, HumanReviewReason
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
 
 DETAIL_CHARS = 300
+REVIEW_STEPS = {
+    HumanReviewReason.WORKFLOW_NOT_FOUND: "Judge the root cause, and choose a remediation yourself.",
+    HumanReviewReason.IMAGE_MISMATCH: "Judge the root cause; if the workflow of the catalog fits, run it by hand.",
+    HumanReviewReason.PARAMETER_VALIDATION_FAILED: "Judge the root cause, and correct the parameters by hand.",
+    HumanReviewReason.NO_MATCHING_WORKFLOWS: "No workflow of the catalog fits: remedy the root cause by hand.",
+    HumanReviewReason.ALIGNMENT_CHECK_FAILED: "Treat the evidence as hostile, and find out who wrote it.",
+    HumanReviewReason.OPERATOR_ESCALATION: "Decide about the incident by hand.",
+    HumanReviewReason.DECISION_EXPIRED: "If the problem persists, send it with a new remediation_id.",
+}
+"""What a human does about a result that needs review; for any other reason, the sentence of its factor."""
 
 
 class Proof(enum.Enum):
@@ -133,7 +143,7 @@ class FactorCode(enum.StrEnum):
     )
 
     # The result
-    HUMAN_REVIEW = "human_review", "A human must review the result: {detail}."
+    HUMAN_REVIEW = "human_review", "Investigate by hand, starting with the evidence that the worker read."
 
     # The policy
     POLICY_DECISION = "policy_decision", "{detail}"
@@ -159,6 +169,8 @@ def unsettled(factors: Iterable[ApprovalFactor], proofs: Collection[Proof]) -> t
 
 def sentence(factor: ApprovalFactor) -> str:
     """The factor as a sentence for an approver."""
+    if factor.code == FactorCode.HUMAN_REVIEW and factor.detail in REVIEW_STEPS:
+        return REVIEW_STEPS[HumanReviewReason(factor.detail)]
     return _code(factor).sentence.replace("{detail}", factor.detail)
 
 

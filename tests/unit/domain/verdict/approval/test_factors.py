@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.analysis import ApprovalFactor
+from schemas.analysis import ApprovalFactor, HumanReviewReason
 from worker.domain.verdict.approval.factors import (
     DETAIL_CHARS,
+    REVIEW_STEPS,
     FactorCode,
     Proof,
     factor,
@@ -61,3 +62,10 @@ def test_a_factor_is_settled_by_its_own_proof_and_by_no_other(code, proof):
     kept = () if settles.get(code) is proof else (found,)
     assert unsettled([found], {proof}) == kept
     assert unsettled([found], set()) == (found,)
+
+
+@pytest.mark.parametrize("reason", HumanReviewReason)
+def test_a_review_says_what_to_do_and_no_code(reason):
+    said = sentence(factor(FactorCode.HUMAN_REVIEW, reason))
+    assert reason not in said
+    assert (REVIEW_STEPS.get(reason) or FactorCode.HUMAN_REVIEW.sentence) == said
