@@ -81,6 +81,6 @@ async def test_the_workflows_of_a_datastorage_are_embedded_as_well(stack, server
 async def test_a_server_that_is_away_is_told_and_searches_go_on(stack):
     catalog = await open_catalog(on("http://127.0.0.1:9/v1"), stack, Supervisor())
     await until(lambda: catalog.meaning_problem)
-    assert "small: the server cannot be reached (ConnectError)" == catalog.meaning_problem
+    assert "small: the server cannot be reached (Connection refused)" == catalog.meaning_problem
     assert (await catalog.search(QUERY, SelectionContext())).matches
     assert "" == catalog.problem

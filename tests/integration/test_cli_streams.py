@@ -91,7 +91,7 @@ async def test_a_search_ranked_by_words_for_want_of_an_embedder_says_so():
     embeddings = {"RCA_CATALOG__EMBEDDINGS": "small", "RCA_CATALOG__EMBEDDINGS_URL": "http://127.0.0.1:9/v1"}
     asked = ("catalog", "search", str(CATALOG), "OOMKilled critical heap", "--json")
     ended = await rca(*asked, env=embeddings)
-    assert "ranked by words: small: the server cannot be reached (ConnectError)\n" == ended.err
+    assert "ranked by words: small: the server cannot be reached (Connection refused)\n" == ended.err
     assert (0, ended.json()) == (ended.code, (await rca(*asked)).json())
 
 

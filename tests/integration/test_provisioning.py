@@ -180,7 +180,7 @@ async def test_an_update_keeps_what_is_not_ours(case):
     config = (await case.js.stream_info("RCA_RESULTS")).config
     await case.js.update_stream(config.evolve(max_bytes=10**9, max_age=86_400.0))
     items = wanted(case.subjects, ack_wait_seconds=2)
-    change = f"max_age: {86_400 * 10**9} -> {30 * 86_400 * 10**9}"
+    change = "max_age: 1 day, 0:00:00 -> 30 days, 0:00:00"
     assert notable(await provision(case.nc, items, apply=False)) == [
         Difference("RCA_RESULTS", Action.WOULD_UPDATE, change)
     ]
@@ -211,9 +211,7 @@ async def test_a_consumer_is_updated_without_losing_fields_the_client_does_not_k
     )
     found = notable(await provision(case.nc, wanted(case.subjects, ack_wait_seconds=7)))
     updated = [*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted", "RCA_OUTCOMES/outcomes"]
-    assert [
-        Difference(name, Action.UPDATED, f"ack_wait: {2 * 10**9} -> {7 * 10**9}") for name in updated
-    ] == found
+    assert [Difference(name, Action.UPDATED, "ack_wait: 0:00:02 -> 0:00:07") for name in updated] == found
     after = json.loads(
         (await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"", timeout=PATIENCE_SECONDS)).data
     )["config"]

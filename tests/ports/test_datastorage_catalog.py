@@ -497,7 +497,7 @@ async def test_a_server_that_is_slow_every_time_ends_with_the_same_deadline(stor
 
 async def test_a_server_that_is_not_there_is_unavailable():
     async with DataStorageCatalog("http://127.0.0.1:9") as catalog:
-        told = "DataStorage at http://127.0.0.1:9: it cannot be reached (ConnectError)"
+        told = "DataStorage at http://127.0.0.1:9: it cannot be reached (Connection refused)"
         assert told == await down(catalog)
 
 

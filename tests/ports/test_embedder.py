@@ -194,7 +194,7 @@ async def test_a_server_that_hangs_or_is_away_is_told(server):
     async with OpenAIEmbedder(server.url, "small", call_seconds=0.2) as embedder:
         assert "small: no answer within 0.2 s" == await refused(embedder)
     async with OpenAIEmbedder("http://127.0.0.1:9/v1", "small", call_seconds=30.0) as embedder:
-        assert "cannot be reached (ConnectError)" in await refused(embedder)
+        assert "cannot be reached (Connection refused)" in await refused(embedder)
 
 
 async def test_a_package_that_is_not_installed_is_told(monkeypatch):

@@ -121,4 +121,4 @@ async def test_a_server_that_hangs_or_is_away_is_told(server):
     assert "no answer within 0.5 s" in said
     assert passing
     async with PrometheusMetrics("http://127.0.0.1:9") as away:
-        assert ("Prometheus cannot be reached (ConnectError)", True) == await refused(away)
+        assert ("Prometheus cannot be reached (Connection refused)", True) == await refused(away)

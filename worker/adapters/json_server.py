@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import httpx2
 
+from worker.domain.values.errors import network_reason
 from worker.domain.values.retry import TRANSIENT_STATUSES, retry_after
 
 CONNECTIONS = 8
@@ -23,7 +24,7 @@ MAX_CALL_BYTES = 32 * 1024 * 1024
 class UnreachableError(Exception):
     """There is no connection, or it broke.
 
-    The message is the end of a sentence: `cannot be reached (ConnectError)`.
+    The message is the end of a sentence: `cannot be reached (Connection refused)`.
     """
 
 
@@ -95,13 +96,13 @@ class JsonServer:
         except httpx2.TimeoutException as error:
             raise TimeoutError from error
         except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
-            raise UnreachableError(f"closed the connection ({type(error).__name__})") from error
+            raise UnreachableError(f"closed the connection ({network_reason(error)})") from error
         except (
             httpx2.HTTPError,
             httpx2.InvalidURL,
             ExceptionGroup,
         ) as error:  # a group for a port above 65535
-            raise UnreachableError(f"cannot be reached ({type(error).__name__})") from error
+            raise UnreachableError(f"cannot be reached ({network_reason(error)})") from error
 
     async def _body(self, answer: httpx2.Response) -> bytes:
         body = bytearray()

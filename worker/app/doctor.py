@@ -358,16 +358,20 @@ RIGHTS_REMEDY = "apply deploy/kubernetes/rbac.yaml for the worker's ServiceAccou
 MODEL_REMEDY = "check RCA_LLM__MODEL, RCA_LLM__API_KEY and RCA_LLM__BASE_URL (docs/models.md)"
 MCP_REMEDY = "check RCA_MCP__SERVERS and RCA_MCP__TOOLS (docs/mcp.md)"
 TRACES_REMEDY = "check the variables OTEL_EXPORTER_OTLP_* (docs/operations.md)"
-POLICY_REMEDY = "rca policy test FILE INPUT shows the error (docs/policy.md)"
+POLICY_REMEDY = "check RCA_POLICY__PATH or RCA_POLICY__URL (docs/policy.md)"
 AREAS: tuple[tuple[str, Area, str], ...] = (
-    ("nats", _nats, "check RCA_NATS__SERVERS, user, password and permissions (docs/nats.md)"),
+    ("nats", _nats, "docs/nats.md explains addresses, credentials and permissions"),
     (
         "kubernetes",
         _kubernetes,
         "check RCA_KUBERNETES__KUBECONFIG, its context and its credentials (docs/kubernetes.md)",
     ),
     ("model", _model, MODEL_REMEDY),
-    ("catalog", _catalog, "rca catalog lint DIRECTORY lists every problem (docs/catalog.md)"),
+    (
+        "catalog",
+        _catalog,
+        "check RCA_CATALOG__PATH, RCA_CATALOG__DATABASE_URL or RCA_CATALOG__URL (docs/catalog.md)",
+    ),
     ("policy", _policy, POLICY_REMEDY),
     ("audit", _audit, "check RCA_AUDIT__SIGNING_KEY_FILE (docs/audit.md)"),
     ("prometheus", _prometheus, "check RCA_PROMETHEUS__URL and its token"),

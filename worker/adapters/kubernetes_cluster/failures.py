@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from worker.domain.cluster.fields import dig, meta
-from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason, network_reason
 
 MAX_MESSAGE_CHARS = 300
 FORBIDDEN = {401, 403}
@@ -49,7 +49,7 @@ def failure_of(status: int, body: bytes) -> ClusterError:
 
 def unavailable(what: str, error: BaseException) -> ClusterError:
     """A failure of the transport or of the configuration."""
-    return ClusterError(ClusterReason.UNAVAILABLE, short(f"{what} ({type(error).__name__}): {error}"))
+    return ClusterError(ClusterReason.UNAVAILABLE, short(f"{what} ({network_reason(error)}): {error}"))
 
 
 def short(text: str) -> str:

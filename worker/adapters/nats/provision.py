@@ -13,7 +13,7 @@ import enum
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import nats.errors
 from nats.aio.client import Client
@@ -34,6 +34,8 @@ FIXED = frozenset({"retention", "storage", "ack_policy", "max_waiting", "deny_de
 """Fields that the server cannot change in place, or only by force."""
 KINDS = frozenset({"retention", "ack_policy"})
 """If one of these differs, messages are kept or removed by other rules, so that a worker must not start."""
+DURATIONS = frozenset({"max_age", "ack_wait", "duplicate_window", "inactive_threshold"})
+"""Fields in nanoseconds."""
 LOOKS_AT_ONCE = 8
 LIMITS = frozenset(
     {"max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_deliver", "num_replicas"}
@@ -82,14 +84,22 @@ def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tupl
         elif current == target:
             continue
         elif key in LIMITS and _limit(target) < _limit(current) and not _has_room(key, target, stored_bytes):
-            drift.append(
-                f"{key}: {current}, should be {target} (not lowered, because that could delete or strand messages)"
-            )
+            told = f"{key}: {_shown(key, current)}, should be {_shown(key, target)}"
+            drift.append(f"{told} (not lowered, because that could delete or strand messages)")
         elif key in FIXED:
             drift.append(f"{key}: {current}, should be {target} (cannot be changed in place)")
         else:
             changes[key] = target
     return changes, drift
+
+
+def _shown(key: str, value: object) -> object:
+    """The value of a field for a human, such as `30 days, 0:00:00`; 0 means no limit."""
+    return (
+        timedelta(microseconds=value / 1_000)
+        if isinstance(value, int) and key in DURATIONS and value
+        else value
+    )
 
 
 def _limit(value: int) -> float:
@@ -220,8 +230,12 @@ class _Api:
                 return [*found, Difference(item.name, Action.DRIFT, f"{sorted(changes)} refused: {e}")]
         if changes:
             action = Action.UPDATED if apply else Action.WOULD_UPDATE
-            detail = (f"{key}: {have.get(key, 'not set')} -> {changes[key]}" for key in sorted(changes))
-            found.append(Difference(item.name, action, ", ".join(detail)))
+            told = [
+                (key, _shown(key, have.get(key, "not set")), _shown(key, changes[key]))
+                for key in sorted(changes)
+            ]
+            detail = "; ".join(f"{key}: {was} -> {new}" for key, was, new in told)
+            found.append(Difference(item.name, action, detail))
         return found or [Difference(item.name, Action.SAME)]
 
     async def _create(self, item: Wanted, path: str) -> None:

@@ -205,6 +205,12 @@ def system_message(error: BaseException) -> str:
     return NUMBERED.sub("", said) or repr(error)
 
 
+def network_reason(error: BaseException) -> str:
+    """Why there is no connection, as the operating system says it; else the type of the error."""
+    found = next((each for each in _causes(error) if isinstance(each, OSError) and each.errno), None)
+    return system_message(found) if found else type(error).__name__
+
+
 def is_resource_fault(error: BaseException) -> bool:
     """True if an error, or one of its causes, means that this process has run out of files or memory.
 

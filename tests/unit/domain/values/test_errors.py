@@ -1,10 +1,11 @@
 """Messages of errors of the operating system."""
 
+import errno
 import socket
 
 import pytest
 
-from worker.domain.values.errors import system_message
+from worker.domain.values.errors import network_reason, system_message
 
 LOCALHOST = (
     "Multiple exceptions: [Errno 111] Connect call failed ('::1', 4222, 0, 0), "
@@ -24,3 +25,17 @@ LOCALHOST = (
 )
 def test_an_error_of_the_system_is_shown_without_its_number(error, expected):
     assert expected == system_message(error)
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed"), "Connection refused"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (OSError("All connection attempts failed"), "RuntimeError"),
+    ],
+)
+def test_the_reason_of_a_failed_connection_is_that_of_the_system(cause, reason):
+    group, error = ExceptionGroup("several addresses", [cause]), RuntimeError("it failed")
+    error.__cause__ = group
+    assert reason == network_reason(error)
