@@ -122,6 +122,7 @@ def test_the_chart_makes_what_kustomize_makes(tmp_path, values, base, components
         ({"catalogConfigMap": "My_Catalog"}, "catalogConfigMap"),
         ({"resources": {"limits": {"memory": None}}}, "memory"),
         ({"egress": [{"port": 9090}]}, "egress"),
+        ({"metricsFrom": [{}]}, "metricsFrom"),
         ({"autoscaling": {"minReplicas": 0}}, "minReplicas"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
@@ -135,6 +136,7 @@ def test_wrong_values_are_refused(values, said):
 def test_everything_that_may_be_set_has_its_effect():
     digest = f"sha256:{'7' * 64}"
     rule = {"ports": [{"port": 9090, "protocol": "TCP"}]}
+    peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
     done, made = render(
         {
             "image": {"repository": "registry.example.com/rca-worker", "digest": digest, "pullSecrets": ["pull"]},
@@ -149,6 +151,7 @@ def test_everything_that_may_be_set_has_its_effect():
             "policyConfigMap": "our-policy",
             "signingSecret": "our-signing",
             "egress": [rule],
+            "metricsFrom": [peer],
             "nats": {"enabled": False},
         },
         namespace="incidents",
@@ -171,9 +174,15 @@ def test_everything_that_may_be_set_has_its_effect():
     assert f"{mounted['signing']}/signing.pem" == given["RCA_AUDIT__SIGNING_KEY_FILE"]
     sources = [next(iter(v[k].values())) for v in pod["volumes"] for k in ("configMap", "secret") if k in v]
     assert ["our-catalog", "our-policy", "our-signing"] == sources
-    assert rule == made["NetworkPolicy", "rca-worker"]["spec"]["egress"][-1]
+    network = made["NetworkPolicy", "rca-worker"]["spec"]
+    assert (rule, [peer]) == (network["egress"][-1], network["ingress"][0]["from"])
     [subject] = made["ClusterRoleBinding", "rca-worker"]["subjects"]
     assert "incidents" == subject["namespace"]
+
+
+def test_without_a_peer_no_pod_may_connect():
+    _, made = render({"metricsFrom": []})
+    assert "ingress" not in made["NetworkPolicy", "rca-worker"]["spec"]
 
 
 def test_the_values_of_the_documentation_are_accepted():

@@ -180,6 +180,7 @@ def test_the_namespaces_and_network_policies_fit():
     (selected,) = policies["rca-worker"]["podSelector"]["matchExpressions"]
     assert selected["values"] == ["rca-worker", "rca-provision"]
     assert [p["port"] for p in clients["ports"]] == [4222]
+    assert all(rule["from"] for policy in policies.values() for rule in policy["ingress"])
     assert all(set(p["policyTypes"]) == {"Ingress", "Egress"} for p in policies.values())
 
 
