@@ -9,12 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas import audit
+from schemas.analysis import ReportedSignal
 from schemas.evidence import EvidenceItem
 from schemas.failure import DeadLetterReason
 from schemas.usage import Usage
 from tests.fakes.audit_chains import accepted, chain, complete, failed
 from tests.fakes.manifests import deployment, replica_set
-from worker.app.pages.incident import SOURCES, axis, in_the_cluster, in_the_investigation
+from tests.fakes.messages import review_result
+from worker.app.pages.incident import SOURCES, axis, in_the_cluster, in_the_investigation, incident_page
 from worker.app.pages.rendering import Line, lines
 from worker.domain.cluster.changes import describe_changes
 from worker.domain.cluster.events import Happening
@@ -50,6 +52,32 @@ def test_events_revisions_and_restarts_are_rows_in_the_order_of_time():
         (at(2, 47, 40), at(3, 10, 55), "warn", "BackOff x88 Pod shop/api-2: Back-off restarting"),
         (at(3, 7, 33), at(3, 7, 33), "bad", "container api of api-2 ended: OOMKilled exit 137"),
     ] == [(row.at, row.until, row.tone, row.text) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("received", "evidence", "texts"),
+    [
+        (
+            at(3, 5, 0),
+            PODS,
+            ["alert PodDown, Pod shop/api-2", "container api of api-2 ended: OOMKilled exit 137"],
+        ),
+        (
+            at(3, 9, 0),
+            PODS,
+            ["container api of api-2 ended: OOMKilled exit 137", "alert PodDown, Pod shop/api-2"],
+        ),
+        (datetime.max.replace(tzinfo=UTC), PODS, ["container api of api-2 ended: OOMKilled exit 137"]),
+        (at(3, 9, 0), "", []),
+    ],
+)
+def test_the_signal_is_a_row_between_what_happened_around_it(received, evidence, texts):
+    signal = ReportedSignal(
+        signal_type="PodDown", severity="high", resource_kind="Pod", resource_name="api-2", resource_namespace="shop",
+        received_time=received,
+    )  # fmt: skip
+    result = review_result("rr-1", signal=signal, evidence=(item("enrichment:pods", evidence),))
+    assert texts == [row.text for row in incident_page("rr-1", result).cluster]
 
 
 @pytest.mark.parametrize("first", [at(2, 47, 40), at(2, 47, 40) - timedelta(days=1)])

@@ -68,7 +68,7 @@ class IncidentPage:
     confirming: Sequence[EvidenceItem]
     """The evidence by which rules confirm the answer."""
     cluster: Sequence[Moment]
-    """Events in the cluster, as far as the evidence shows them."""
+    """The signal, and the events in the cluster as far as the evidence shows them; empty without any event."""
     timeline: Sequence[Moment]
     """The steps of the investigation."""
     cause: str
@@ -90,7 +90,7 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],
         confirming=[item for item in result.evidence if item.id in confirming - cited],
-        cluster=in_the_cluster(result.evidence),
+        cluster=_with_signal(in_the_cluster(result.evidence), result),
         timeline=in_the_investigation(events),
         cause=cause_text(result),
     )
@@ -129,6 +129,17 @@ def in_the_cluster(evidence: Iterable[EvidenceItem]) -> list[Moment]:
     last = max((row.until for row in found), default=datetime.min.replace(tzinfo=UTC))
     recent = [row for row in found if row.until + BEFORE >= last]
     return sorted(recent, key=lambda row: (row.at, row.text))[-ROWS_KEPT:]
+
+
+def _with_signal(rows: list[Moment], result: AnalysisResult) -> list[Moment]:
+    """Add when the sender got the signal, unless this is far from what happened in the cluster."""
+    told = result.signal
+    if told is None or not rows or abs(told.received_time - max(row.until for row in rows)) > BEFORE:
+        return rows
+    alert = Moment(
+        told.received_time, told.received_time, f"alert {told.signal_type}, {reported(result)}", "bad"
+    )
+    return sorted([*rows, alert], key=lambda row: row.at)
 
 
 def axis(moments: Sequence[Moment]) -> tuple[datetime, float]:
