@@ -110,8 +110,8 @@ class RequestHandler:
         ):
             try:
                 return await self._until_settled(body, headers, delivery)
-            except LostClaim:
-                log.info("run_taken_over")
+            except LostClaim as e:
+                log.info("run_taken_over", why=short(e))
                 return LET_GO
             except Unavailable as e:
                 log.warning("broker_unavailable", error=short(e))
@@ -147,13 +147,14 @@ class RequestHandler:
         if isinstance(accepted, InvalidRequest):
             return await self._closing.reject(accepted, body, delivery)
         last_run = ""
-        while True:
-            made = await self._attempt(accepted, last_run)
-            if isinstance(made, Settlement):
-                return made
-            last_run = made.run
-            if not await self._waited(made, accepted):
-                return retry(NOT_NOW_SECONDS)
+        with structlog.contextvars.bound_contextvars(request=accepted.key):
+            while True:
+                made = await self._attempt(accepted, last_run)
+                if isinstance(made, Settlement):
+                    return made
+                last_run = made.run
+                if not await self._waited(made, accepted):
+                    return retry(NOT_NOW_SECONDS)
 
     async def _waited(self, hold: Hold, accepted: AcceptedRequest) -> bool:
         """Wait for the end of the hold, or until the request is cancelled or expires.

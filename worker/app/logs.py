@@ -13,7 +13,8 @@ NOISY = ("httpx2", "openai", "anthropic", "aiohttp.access", "faststream")
 
 
 def _without_secrets(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    cleaned: structlog.typing.EventDict = redact_json(dict(event))
+    first = {name: event[name] for name in ("timestamp", "level", "event") if name in event}
+    cleaned: structlog.typing.EventDict = redact_json(first | dict(event))
     return cleaned
 
 

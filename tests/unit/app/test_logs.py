@@ -119,3 +119,9 @@ def test_configuring_twice_does_not_double_the_lines(capsys):
     logger().info("once")
     logging.getLogger("library").info("once")
     assert ["once", "once"] == [event["event"] for event in events(capsys)]
+
+
+def test_a_line_begins_with_what_a_reader_looks_for(capsys):
+    configure("info", json_lines=True)
+    logger().info("happened", request="rr-1")
+    assert ["timestamp", "level", "event"] == list(events(capsys)[0])[:3]
