@@ -96,13 +96,17 @@ class JsonServer:
         except httpx2.TimeoutException as error:
             raise TimeoutError from error
         except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
-            raise UnreachableError(f"closed the connection ({network_reason(error)})") from error
+            raise UnreachableError(
+                f"closed the connection ({network_reason(error) or type(error).__name__})"
+            ) from error
         except (
             httpx2.HTTPError,
             httpx2.InvalidURL,
             ExceptionGroup,
         ) as error:  # a group for a port above 65535
-            raise UnreachableError(f"cannot be reached ({network_reason(error)})") from error
+            raise UnreachableError(
+                f"cannot be reached ({network_reason(error) or type(error).__name__})"
+            ) from error
 
     async def _body(self, answer: httpx2.Response) -> bytes:
         body = bytearray()

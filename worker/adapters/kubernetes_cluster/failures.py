@@ -49,7 +49,8 @@ def failure_of(status: int, body: bytes) -> ClusterError:
 
 def unavailable(what: str, error: BaseException) -> ClusterError:
     """A failure of the transport or of the configuration."""
-    return ClusterError(ClusterReason.UNAVAILABLE, short(f"{what} ({network_reason(error)}): {error}"))
+    why = network_reason(error) or type(error).__name__
+    return ClusterError(ClusterReason.UNAVAILABLE, short(f"{what} ({why}): {error}"))
 
 
 def short(text: str) -> str:

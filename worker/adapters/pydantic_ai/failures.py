@@ -26,7 +26,7 @@ from pydantic_ai.exceptions import (
     ModelRateLimitError,
 )
 
-from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason, network_reason
 
 MAX_ERROR_CHARS = 300
 MAX_READ_CHARS = 4_000
@@ -240,7 +240,8 @@ def one_line(problem: object) -> str:
 
 def translate(error: Exception) -> Retry | GiveUp:
     """The failure in the domain's terms, with the provider's own message."""
-    message = said_by_provider(error) or one_line(error)
+    why = network_reason(error)
+    message = said_by_provider(error) or one_line(f"{error} ({why})" if why else error)
     meaning = meaning_of(error)
     if isinstance(meaning, GiveUpReason):
         return GiveUp(meaning, message)

@@ -206,9 +206,9 @@ def system_message(error: BaseException) -> str:
 
 
 def network_reason(error: BaseException) -> str:
-    """Why there is no connection, as the operating system says it; else the type of the error."""
+    """Why there is no connection, as the operating system says it; empty if it has no part in the error."""
     found = next((each for each in _causes(error) if isinstance(each, OSError) and each.errno), None)
-    return system_message(found) if found else type(error).__name__
+    return system_message(found) if found else ""
 
 
 def is_resource_fault(error: BaseException) -> bool:
