@@ -335,7 +335,5 @@ async def test_an_interrupted_wait_says_that_the_request_is_kept(place):
     assert submitted.startswith("submitted rr-1 to rca.request.incident")
     process.send_signal(signal.SIGINT)
     rest = (await asyncio.wait_for(process.stderr.read(), 100)).decode()
-    kept = (
-        "interrupted; the request stays in the queue: submit it again to see its result, or `rca cancel rr-1`"
-    )
+    kept = "interrupted; the request stays in the queue: `rca watch rr-1` follows it, `rca show rr-1` prints its result, `rca cancel rr-1` ends it"
     assert (130, kept) == (await process.wait(), rest.splitlines()[-1])

@@ -56,6 +56,15 @@ def cause_text(result: AnalysisResult) -> str:
     return "\n".join([cause.summary, *claims, *cause.contributing_factors]) if cause else ""
 
 
+def no_cause_line(result: AnalysisResult) -> str:
+    """Why a result has no root cause."""
+    return (
+        "No root cause that could be checked."
+        if result.usage.llm_calls
+        else "No root cause: no model has analysed the request."
+    )
+
+
 def confirmation_line(result: AnalysisResult) -> str:
     """Whether the cluster confirms the answer, and why, without repeating the root cause."""
     found = result.corroboration

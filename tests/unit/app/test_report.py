@@ -12,6 +12,7 @@ from schemas.analysis import (
     Approval,
     Corroboration,
     CorroborationSource,
+    DiagnosedCause,
     HumanReviewReason,
     RootCauseAnalysis,
     Status,
@@ -171,3 +172,10 @@ def test_a_confirmation_does_not_repeat_the_root_cause():
     )
     text = shown(**CHOSEN, corroboration=found)
     assert (1, 1) == (text.count("The limit is too small."), text.count("out of memory, Deployment shop/api"))
+
+
+def test_without_a_root_cause_the_terminal_shows_what_rules_see():
+    seen = DiagnosedCause(
+        cause="image", object=AffectedResource(kind="Pod", name="api"), summary="The image is missing."
+    )
+    assert "• The image is missing." in shown(diagnosis=(seen,))

@@ -15,7 +15,7 @@ from rich.text import Text
 from schemas.analysis import AnalysisResult, CorroborationSource, ReportedSignal, Status
 from schemas.incident import Signal
 from schemas.workflow import SelectedWorkflow
-from worker.app.verdict_line import approval_reasons, confirmation_line, decision_line, where
+from worker.app.verdict_line import approval_reasons, confirmation_line, decision_line, no_cause_line, where
 from worker.domain.untrusted.evidence import make_visible, one_line
 
 STATUS_STYLE = {
@@ -42,7 +42,8 @@ def print_result(
     if signal := request or result.signal:
         console.print(_panel("Incident", _incident(signal), "blue"), width=width)
     console.print(_panel("Root cause", _root_cause(result), "magenta"), width=width)
-    console.print(_panel("Evidence", _evidence(result), "blue"), width=width)
+    if result.evidence:
+        console.print(_panel("Evidence", _evidence(result), "blue"), width=width)
     if remediation := _remediation(result):
         console.print(_panel("Remediation", Group(*remediation), style), width=width)
     if result.warnings:
@@ -108,15 +109,15 @@ def _evidence(result: AnalysisResult) -> Table:
         table.add_row(_text(one_line(item.id, ID_CHARS)), _text(one_line(line, LINE_CHARS)))
     if more := len(result.evidence) - len(shown):
         table.add_row("…", _text(f"and {more} more; --json shows them", style="dim"))
-    if not shown:
-        table.add_row("", _text("none", style="dim"))
     return table
 
 
-def _root_cause(result: AnalysisResult) -> Group | Text:
+def _root_cause(result: AnalysisResult) -> Group:
     rca, resource = result.root_cause_analysis, result.affected_resource
     if rca is None:
-        return _text("No root cause that could be checked.", style="yellow")
+        seen = _bullets(cause.summary for cause in result.diagnosis)
+        said = [_text("What rules see in the state of the cluster:"), *seen] if seen else []
+        return Group(_text(no_cause_line(result), style="yellow"), *said)
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
         ("affected", where(resource.kind, resource.namespace, resource.name) if resource else ""),

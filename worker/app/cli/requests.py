@@ -146,7 +146,7 @@ async def _submit(body: bytes, kind: RequestKind, wait_seconds: float | None, *,
         raise
     if outcome is None:
         typer.echo(
-            f"error: no result within {wait_seconds:g} s (is a worker running?); {_what_remains(submitted)}",
+            f"error: no result within {wait_seconds:g} s (is a worker running, and ready?); {_what_remains(submitted)}",
             err=True,
         )
     elif as_json:
@@ -159,9 +159,8 @@ async def _submit(body: bytes, kind: RequestKind, wait_seconds: float | None, *,
 def _what_remains(submitted: Submitted) -> str:
     if submitted.key is None:
         return "a worker will reject the request: submit it again to see why"
-    return (
-        f"the request stays in the queue: submit it again to see its result, or `rca cancel {submitted.key}`"
-    )
+    key = submitted.key
+    return f"the request stays in the queue: `rca watch {key}` follows it, `rca show {key}` prints its result, `rca cancel {key}` ends it"
 
 
 def _print_submitted(submitted: Submitted, *, as_json: bool) -> None:
@@ -238,7 +237,7 @@ async def show(key: Key, *, json_output: Json = False) -> int:
     if result is None:
         said = {
             State.WAITING: "{what} is in the queue; it has no result yet",
-            State.BEGUN: "{what} is being analysed; it has no result yet",
+            State.BEGUN: "{what} has begun and has no result yet: it is being analysed, or waits for something that /readyz names",
         }.get(
             state,
             "request {key} is unknown: check the key that `rca submit` prints; results are kept for 30 days",
@@ -285,9 +284,8 @@ async def cancel(
         typer.echo(f"error: {key} has already ended: {stored.status}{why}, {when}", err=True)
     else:
         said = {
-            State.WAITING: "cancelled {what}: it is in the queue, and its result will be operator_escalation",
-            State.BEGUN: "cancelled {what}: its analysis stops before the next step, and its result will be "
-            "operator_escalation",
+            State.WAITING: "cancelled {what}: it is in the queue, and will be escalated to a human",
+            State.BEGUN: "cancelled {what}: it stops before its next step, and is escalated to a human",
             State.DONE: "{what} has just ended: its result says whether it was cancelled",
             State.UNKNOWN: "request {key} is unknown: check the key that `rca submit` prints. If it arrives within 24 "
             "hours, it will be cancelled (with --ahead this is no error)",

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from worker.app.pages.incident import IncidentPage, axis
+from worker.app.verdict_line import no_cause_line
 from worker.domain.untrusted.evidence import make_visible
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@]|(?<=:)/|^[-+#=]|^\d+(?=[.)](?:\s|$))|(?<=\bwww)\.)")
@@ -43,6 +44,7 @@ def environment() -> Environment:
         "money": _money,
         "axis": axis,
         "lines": lines,
+        "no_cause": no_cause_line,
         "moment": "{:%Y-%m-%d %H:%M:%S} UTC".format,
     }
     return made
