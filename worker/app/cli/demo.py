@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.status import Status as Spinner
 
     from schemas.audit import AuditEvent
-    from schemas.taxonomy import RequestKind
     from worker.app.client import Outcome
     from worker.app.embedded import CaseDirectory, Services
     from worker.app.wiring import Worker
@@ -76,7 +75,7 @@ async def demo(
     if json_output:
         print_json(document)
     else:
-        _print(console, outcome, body, kind_of(recovery=recovery))
+        _print(console, outcome)
         if output:
             console.print(Text(f"The same run as JSON: {output}", style="dim"), soft_wrap=True)
     return exit_code(outcome)
@@ -166,10 +165,9 @@ class _Run:
         self.spinner.update(work_after(event))
 
 
-def _print(console: Console, outcome: Outcome | None, body: bytes, kind: RequestKind) -> None:
+def _print(console: Console, outcome: Outcome | None) -> None:
     from schemas.analysis import AnalysisResult
     from worker.app.cli.report import print_result
-    from worker.domain.intake.decode import Decoded, decode
 
     if outcome is None:
         typer.echo(f"error: no result within {PATIENCE_SECONDS:g} s", err=True)
@@ -177,9 +175,8 @@ def _print(console: Console, outcome: Outcome | None, body: bytes, kind: Request
     if not isinstance(outcome, AnalysisResult):
         print_outcome(outcome)
         return
-    decoded = decode(body, kind, outcome.completed_at)
     console.print()
-    print_result(outcome, decoded.request if isinstance(decoded, Decoded) else None, console)
+    print_result(outcome, console)
 
 
 def _document(

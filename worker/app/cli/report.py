@@ -13,9 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from schemas.analysis import AnalysisResult, CorroborationSource, ReportedSignal, Status
-from schemas.incident import Signal
 from schemas.workflow import SelectedWorkflow
-from worker.app.verdict_line import approval_reasons, confirmation_line, decision_line, no_cause_line, where
+from worker.app import verdict_line
 from worker.domain.untrusted.evidence import make_visible, one_line
 
 STATUS_STYLE = {
@@ -28,19 +27,18 @@ STATUS_STYLE = {
 MAX_WIDTH = 100
 SHOWN_EVIDENCE = 8
 LINE_CHARS = 400
+TIME = "%Y-%m-%d %H:%M:%S UTC"
 FACTOR_CHARS = 200
 ID_CHARS = 12
 
 
-def print_result(
-    result: AnalysisResult, request: Signal | None = None, console: Console | None = None
-) -> None:
+def print_result(result: AnalysisResult, console: Console | None = None) -> None:
     """Print what a human needs to decide, the verdict first."""
     console = console or Console(highlight=False)
     width, style = min(console.width, MAX_WIDTH), STATUS_STYLE[result.status]
     console.print(_panel("Verdict", _verdict(result), style), width=width)
-    if signal := request or result.signal:
-        console.print(_panel("Incident", _incident(signal), "blue"), width=width)
+    if result.signal:
+        console.print(_panel("Incident", _incident(result.signal, result), "blue"), width=width)
     console.print(_panel("Root cause", _root_cause(result), "magenta"), width=width)
     if result.evidence:
         console.print(_panel("Evidence", _evidence(result), "blue"), width=width)
@@ -81,15 +79,14 @@ def _rows(*rows: tuple[str, str]) -> Table:
     return table
 
 
-def _incident(request: Signal | ReportedSignal) -> Table:
-    rank = f"{request.severity}, {request.priority}" if isinstance(request, Signal) else request.severity
-    resource = where(request.resource_kind, request.resource_namespace, request.resource_name)
+def _incident(signal: ReportedSignal, result: AnalysisResult) -> Table:
     return _rows(
-        ("signal", f"{one_line(request.signal_type, 80)} ({rank})"),
-        ("resource", resource),
-        ("environment", request.environment if isinstance(request, Signal) else ""),
-        ("received", request.received_time.strftime("%Y-%m-%d %H:%M:%S UTC")),
-        ("error", one_line(request.error_message, LINE_CHARS)),
+        ("signal", f"{one_line(signal.signal_type, 80)} ({signal.severity})"),
+        ("resource", verdict_line.reported(result)),
+        ("environment", result.environment),
+        ("received", f"{signal.received_time:{TIME}}"),
+        ("analysed", f"{result.completed_at:{TIME}}"),
+        ("error", one_line(signal.error_message, LINE_CHARS)),
     )
 
 
@@ -117,10 +114,13 @@ def _root_cause(result: AnalysisResult) -> Group:
     if rca is None:
         seen = _bullets(cause.summary for cause in result.diagnosis)
         said = [_text("What rules see in the state of the cluster:"), *seen] if seen else []
-        return Group(_text(no_cause_line(result), style="yellow"), *said)
+        return Group(_text(verdict_line.no_cause_line(result), style="yellow"), *said)
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
-        ("affected", where(resource.kind, resource.namespace, resource.name) if resource else ""),
+        (
+            "affected",
+            verdict_line.where(resource.kind, resource.namespace, resource.name) if resource else "",
+        ),
         ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
         ("factors", "\n".join(f"• {one_line(f, FACTOR_CHARS)}" for f in factors)),
     )
@@ -144,15 +144,15 @@ def _compared(text: str) -> str:
 
 def _verdict(result: AnalysisResult) -> Group:
     """The decision, why a human is needed, and whether the cluster confirms the answer."""
-    parts = [_text(decision_line(result), style=f"bold {STATUS_STYLE[result.status]}")]
+    parts = [_text(verdict_line.decision_line(result), style=f"bold {STATUS_STYLE[result.status]}")]
     if result.needs_human_review:
         parts.append(_text(one_line(result.human_review_detail, LINE_CHARS)))
-    parts += _bullets(approval_reasons(result))
+    parts += _bullets(verdict_line.approval_reasons(result))
     if result.approval.would_require is False and result.selected_workflow is not None:
         parts.append(_text("Outside observe mode it may run without approval", style="dim"))
     if (found := result.corroboration) is not None:
         style = "dim" if found.by is CorroborationSource.NONE else "green"
-        parts += [_text(""), _text(confirmation_line(result), style=style)]
+        parts += [_text(""), _text(verdict_line.confirmation_line(result), style=style)]
     return Group(*parts)
 
 

@@ -16,14 +16,8 @@ from datetime import UTC, datetime, timedelta
 from schemas.analysis import AnalysisResult
 from schemas.audit import AuditEvent, LLMResponse, LLMToolCall, ResponseFailed, ValidationAttempted
 from schemas.evidence import EvidenceItem
+from worker.app import verdict_line
 from worker.app.steps import step_of
-from worker.app.verdict_line import (
-    approval_reasons,
-    cause_text,
-    confirmation_line,
-    decision_line,
-    reported,
-)
 
 TONES = {"completed": "good", "needs_human_review": "warn", "failed": "bad"}
 ROWS_KEPT = 400
@@ -82,17 +76,17 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
     return IncidentPage(
         key=key,
         result=result,
-        verdict=decision_line(result),
+        verdict=verdict_line.decision_line(result),
         tone=tone_of(result),
-        reported=reported(result),
-        reasons=approval_reasons(result),
-        confirmation=confirmation_line(result),
+        reported=verdict_line.reported(result),
+        reasons=verdict_line.approval_reasons(result),
+        confirmation=verdict_line.confirmation_line(result),
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],
         confirming=[item for item in result.evidence if item.id in confirming - cited],
         cluster=_with_signal(in_the_cluster(result.evidence), result),
         timeline=in_the_investigation(events),
-        cause=cause_text(result),
+        cause=verdict_line.cause_text(result),
     )
 
 
@@ -137,7 +131,10 @@ def _with_signal(rows: list[Moment], result: AnalysisResult) -> list[Moment]:
     if told is None or not rows or abs(told.received_time - max(row.until for row in rows)) > BEFORE:
         return rows
     alert = Moment(
-        told.received_time, told.received_time, f"alert {told.signal_type}, {reported(result)}", "bad"
+        told.received_time,
+        told.received_time,
+        f"alert {told.signal_type}, {verdict_line.reported(result)}",
+        "bad",
     )
     return sorted([*rows, alert], key=lambda row: row.at)
 
