@@ -370,7 +370,7 @@ AREAS: tuple[tuple[str, Area, str], ...] = (
     (
         "catalog",
         _catalog,
-        "check RCA_CATALOG__PATH, RCA_CATALOG__DATABASE_URL or RCA_CATALOG__URL (docs/catalog.md)",
+        "check the RCA_CATALOG__ settings; `rca catalog lint DIR` checks files (docs/catalog.md)",
     ),
     ("policy", _policy, POLICY_REMEDY),
     ("audit", _audit, "check RCA_AUDIT__SIGNING_KEY_FILE (docs/audit.md)"),

@@ -111,11 +111,7 @@ class FailedRuns:
         await run.end(FAILED, reason=problem.reason)
         self.metrics.retries.labels(problem.reason).inc()
         log.warning(
-            "run_postponed",
-            reason=problem.reason,
-            attempt=attempt,
-            seconds=round(delay, 1),
-            error=short(problem),
+            "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=short(problem)
         )
         return Hold(delay, run.name) if delay <= self.settings.hold_seconds else retry(delay)
 

@@ -29,18 +29,22 @@ def decision_line(result: AnalysisResult) -> str:
 
 
 def _on(resource: AffectedResource | None) -> str:
-    return f" on {where(resource.kind, resource.namespace, resource.name)}" if resource else ""
+    return f" on {where(resource)}" if resource else ""
 
 
-def where(kind: str, namespace: str, name: str) -> str:
-    """An object as one writes it: `Deployment shop/api`."""
+def where(found: AffectedResource | None) -> str:
+    """An object as one writes it: `Deployment shop/api`; empty for none."""
+    return _named(found.kind, found.namespace, found.name) if found else ""
+
+
+def _named(kind: str, namespace: str, name: str) -> str:
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
 def reported(result: AnalysisResult) -> str:
     """The object that the signal named; empty in results of earlier versions."""
     told = result.signal
-    return where(told.resource_kind, told.resource_namespace, told.resource_name) if told else ""
+    return _named(told.resource_kind, told.resource_namespace, told.resource_name) if told else ""
 
 
 def approval_reasons(result: AnalysisResult) -> Sequence[str]:
@@ -72,6 +76,5 @@ def confirmation_line(result: AnalysisResult) -> str:
         return ""
     reason = found.reason
     if found.object and found.finding and reason in cause_text(result):
-        at = where(found.object.kind, found.object.namespace, found.object.name)
-        reason = f"{found.finding.replace('_', ' ')}, {at}"
+        reason = f"{found.finding.replace('_', ' ')}, {where(found.object)}"
     return CONFIRMED[found.by].format(reason=one_line(reason, LINE_CHARS)).removesuffix(": ")

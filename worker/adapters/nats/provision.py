@@ -14,6 +14,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
@@ -93,13 +94,11 @@ def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tupl
     return changes, drift
 
 
-def _shown(key: str, value: object) -> object:
-    """The value of a field for a human, such as `30 days, 0:00:00`; 0 means no limit."""
-    return (
-        timedelta(microseconds=value / 1_000)
-        if isinstance(value, int) and key in DURATIONS and value
-        else value
-    )
+def _shown(key: str, value: Any) -> Any:
+    """The value of a field for a human, such as `30 days, 0:00:00`."""
+    if value and key in DURATIONS:
+        return timedelta(microseconds=value / 1_000)
+    return "not set" if value is None else value
 
 
 def _limit(value: int) -> float:
@@ -230,12 +229,8 @@ class _Api:
                 return [*found, Difference(item.name, Action.DRIFT, f"{sorted(changes)} refused: {e}")]
         if changes:
             action = Action.UPDATED if apply else Action.WOULD_UPDATE
-            told = [
-                (key, _shown(key, have.get(key, "not set")), _shown(key, changes[key]))
-                for key in sorted(changes)
-            ]
-            detail = "; ".join(f"{key}: {was} -> {new}" for key, was, new in told)
-            found.append(Difference(item.name, action, detail))
+            detail = (f"{k}: {_shown(k, have.get(k))} -> {_shown(k, changes[k])}" for k in sorted(changes))
+            found.append(Difference(item.name, action, "; ".join(detail)))
         return found or [Difference(item.name, Action.SAME)]
 
     async def _create(self, item: Wanted, path: str) -> None:

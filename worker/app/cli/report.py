@@ -110,17 +110,14 @@ def _evidence(result: AnalysisResult) -> Table:
 
 
 def _root_cause(result: AnalysisResult) -> Group:
-    rca, resource = result.root_cause_analysis, result.affected_resource
+    rca = result.root_cause_analysis
     if rca is None:
         seen = _bullets(cause.summary for cause in result.diagnosis)
         said = [_text("What rules see in the state of the cluster:"), *seen] if seen else []
         return Group(_text(verdict_line.no_cause_line(result), style="yellow"), *said)
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
-        (
-            "affected",
-            verdict_line.where(resource.kind, resource.namespace, resource.name) if resource else "",
-        ),
+        ("affected", verdict_line.where(result.affected_resource)),
         ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
         ("factors", "\n".join(f"• {one_line(f, FACTOR_CHARS)}" for f in factors)),
     )

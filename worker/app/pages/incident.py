@@ -130,13 +130,8 @@ def _with_signal(rows: list[Moment], result: AnalysisResult) -> list[Moment]:
     told = result.signal
     if told is None or not rows or abs(told.received_time - max(row.until for row in rows)) > BEFORE:
         return rows
-    alert = Moment(
-        told.received_time,
-        told.received_time,
-        f"alert {told.signal_type}, {verdict_line.reported(result)}",
-        "bad",
-    )
-    return sorted([*rows, alert], key=lambda row: row.at)
+    at, text = told.received_time, f"alert {told.signal_type}, {verdict_line.reported(result)}"
+    return sorted([*rows, Moment(at, at, text, "bad")], key=lambda row: row.at)
 
 
 def axis(moments: Sequence[Moment]) -> tuple[datetime, float]:

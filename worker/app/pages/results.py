@@ -108,7 +108,7 @@ def _shares(names: Iterable[str]) -> Shares:
 
 
 def _row(key: str, result: AnalysisResult) -> IncidentRow:
-    target, cause = result.affected_resource, result.root_cause_analysis
+    cause = result.root_cause_analysis
     return IncidentRow(
         key=key,
         at=result.completed_at,
@@ -116,7 +116,7 @@ def _row(key: str, result: AnalysisResult) -> IncidentRow:
         reason=str(result.human_review_reason or ""),
         verdict=decision_line(result),
         tone=tone_of(result),
-        target=where(target.kind, target.namespace, target.name) if target else "",
+        target=where(result.affected_resource),
         environment=result.environment,
         signal=cause.signal_type if cause else "",
         reported=f"{result.signal.signal_type} on {reported(result)}" if result.signal else "",

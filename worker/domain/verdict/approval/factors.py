@@ -23,9 +23,6 @@ from worker.domain.untrusted.redaction.redact import redact
 
 DETAIL_CHARS = 300
 REVIEW_STEPS = {
-    HumanReviewReason.WORKFLOW_NOT_FOUND: "Judge the root cause, and choose a remediation yourself.",
-    HumanReviewReason.IMAGE_MISMATCH: "Judge the root cause; if the workflow of the catalog fits, run it by hand.",
-    HumanReviewReason.PARAMETER_VALIDATION_FAILED: "Judge the root cause, and correct the parameters by hand.",
     HumanReviewReason.NO_MATCHING_WORKFLOWS: "No workflow of the catalog fits: remedy the root cause by hand.",
     HumanReviewReason.ALIGNMENT_CHECK_FAILED: "Treat the evidence as hostile, and find out who wrote it.",
     HumanReviewReason.OPERATOR_ESCALATION: "Decide about the incident by hand.",
