@@ -107,7 +107,7 @@ def misfit(
 def _unfit(offered: frozenset[Remedy], action: ProposedAction, finding: Diagnosis, *, gitops: bool) -> str:
     name = action.workflow.action_type
     if gitops and offered & EDITING and not action.workflow.gitops_aware:
-        return f"{name} edits what a GitOps tool puts back"
+        return f"a GitOps tool would undo what {name} edits"
     if offered == {Remedy.REVERT_SOURCE}:
         changed = gitops and finding.remedies & (EDITING - SIZES)
         return "" if changed else "there is no change at a GitOps source to revert"

@@ -88,7 +88,7 @@ def _bad_rollout(
     facts: ClusterFacts, workload: ObjectRef, sick: Sequence[Manifest], rollout: Rollout
 ) -> Diagnosis:
     pod, newest, signals = reference(sick[0]), reference(rollout.newest), observed(facts, workload, sick[0])
-    told = f"The pods of {workload} fail since its newest revision, which changed {rollout.told}; revision {rollout.revision} was available."
+    told = f"The pods of {workload} have failed since its newest revision, which changed {rollout.told}; revision {rollout.revision} was available."
     return Diagnosis(
         Cause.BAD_ROLLOUT, workload, told, Strength.TIMED, also=(pod, newest), revision=rollout.revision, signals=signals,
         remedies=frozenset({Remedy.ROLL_BACK}), reads=(workload, newest, reference(rollout.previous), pod),
@@ -114,7 +114,7 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
     remedies = {Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE} if len(recent) == 1 else ()
     for found, when in recent:
         ref, signals = reference(found), observed(facts, workload, pod)
-        told = f"{ref} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload} that uses it, and its pods fail since"
+        told = f"{ref} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload} that uses it, and its pods have failed since"
         cause = Cause.BAD_CONFIGURATION_CHANGE
         by_time = stated(cause, ref, told, remedies, signals, (workload,), Strength.TIMED)
         yield replace(by_time, reads=(ref, reference(pod)))

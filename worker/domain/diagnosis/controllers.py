@@ -83,7 +83,7 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
     elif target and _states(active, "False", NO_METRICS):
         listed = mappings(pod_spec_of(facts.get(target) or {}).get("containers"))
         if any(not mapping(dig(c, "resources", "requests")) for c in listed):
-            told = f"{ref} cannot compute a share of requests that {target} does not declare"
+            told = f"{ref} cannot compute utilization: {target} declares no requests"
             yield stated(Cause.AUTOSCALER, target, told, also=(ref,))
 
 
@@ -142,7 +142,7 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
             done = [c for c in containers(pod) if c.kind == "app" and c.done]
             on = [c for c in containers(pod) if c.kind == "app" and c.running]
             if done and on:
-                told = f"{ref} does not end: {on[0].name} runs on after container {done[0].name} has finished"
+                told = f"{ref} does not complete: {on[0].name} keeps running after container {done[0].name} has finished"
                 yield stated(Cause.JOB, ref, told, also=(reference(pod),))
 
 

@@ -68,7 +68,7 @@ def corroborate(facts: ClusterFacts, signal: ObjectRef, claim: Claim) -> ClaimVe
         return ClaimVerdict(Doubt.ACTION_DOES_NOT_FIT, told, matching[0])
     clear = next((f for f in fitting if not ambiguous(f, searched.findings)), None)
     if clear is None:
-        told = f"{fitting[0].sentence} But a dependency is unhealthy too."
+        told = f"{fitting[0].sentence} But a dependency is unhealthy, too."
         return ClaimVerdict(Doubt.AMBIGUOUS, told, fitting[0])
     if clear.strength is not Strength.DIRECT and facts.unsettled:
         told = f"{clear.sentence} But not everything it depends on could be read."
@@ -81,7 +81,7 @@ def _unmatched(
 ) -> ClaimVerdict:
     own = next((f for f in searched.findings if any(named(s) in blamed for s in f.subjects)), None)
     if own is None:
-        told = f"No state that is a cause is known of {claim.object}."
+        told = f"No known state of {claim.object} is a cause."
         return ClaimVerdict(Doubt.NOTHING_WRONG, told, stand[0] if stand else None)
     if own.strength is Strength.SYMPTOM and stand[0].strength is Strength.SYMPTOM:
         return ClaimVerdict(Doubt.NO_CAUSE_STATED, own.sentence, own)
@@ -106,7 +106,7 @@ def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> 
     replicas = dig(facts.get(finding.object), "spec", "replicas") if scales else None
     keeper = next((o for t in action.targets if (o := _custom_owner(facts, t))), None)
     if keeper and remedies_of(action.workflow.action_type) & EDITING:
-        return f"{keeper} puts back what {action.workflow.action_type} edits"
+        return f"{keeper} would undo what {action.workflow.action_type} edits"
     gitops = gitops_managed(facts, *finding.subjects)
     return misfit(_undo(facts, finding, action), finding, replicas, gitops=gitops)
 

@@ -151,7 +151,7 @@ def _of_pods(
 
 def _left_behind(finding: Diagnosis, pod: Manifest) -> Diagnosis:
     """The finding about a pod that no change of the template mends any more."""
-    told = f"{finding.sentence} The pod is of a revision that its controller no longer keeps: it must be deleted."
+    told = f"{finding.sentence} The pod belongs to a revision that its controller no longer keeps: it must be deleted."
     also = (*finding.also, finding.object)
     return replace(finding, object=reference(pod), also=also, sentence=told, remedies=frozenset(), revision=0)
 

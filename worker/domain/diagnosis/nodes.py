@@ -125,7 +125,7 @@ def node_eviction(
     disk = resource is not None and resource[1] != "memory"
     remedies = PRESSURES["DiskPressure" if disk else "MemoryPressure"]
     also = (culprit.object,) if culprit else ()
-    told = f"{node} evicts pods, low on {resource[1] if resource else 'a resource'}"
+    told = f"{node} evicts pods because it is low on {resource[1] if resource else 'a resource'}"
     yield stated(Cause.NODE, node, told, remedies, ("Evicted",), also)
 
 
@@ -147,7 +147,7 @@ def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
     if worst is None or _above_request(worst) < LEAST:
         return None
     owner = root_of(facts, worst)
-    told = f"pods of {owner} used most above their request on {node}, which then evicted pods: {_uses(worst)}"
+    told = f"pods of {owner} exceeded their requests most on {node}, which then evicted pods: {_uses(worst)}"
     found = stated(Cause.EVICTION, owner, told, {Remedy.SCALE_DOWN}, ("Evicted",), (node,))
     return replace(found, reads=(node, reference(worst)))
 

@@ -50,7 +50,7 @@ def dns_findings(facts: ClusterFacts, workload: ObjectRef, client: Manifest) -> 
     selecting = _selecting(facts, reference(client).namespace, client, "Egress")
     rules = [rule for policy in selecting for rule in mappings(dig(policy, "spec", "egress"))]
     if not any(_ports_admit(rule, {("UDP", "53"), ("TCP", "53")}) for rule in rules):
-        told = f"{reference(client)} may not ask any DNS server"
+        told = f"{reference(client)} may not query any DNS server"
         yield from _findings(facts, selecting, workload, client, told)
 
 
@@ -67,7 +67,7 @@ def _findings(
         ):
             continue
         ref = ref_to("NetworkPolicy", text(meta(policy).get("name")), text(meta(policy).get("namespace")))
-        told, signals = f"{ref} admits no rule for it: {what}", ("NetworkPolicyBlocked", "CrashLoopBackOff")
+        told, signals = f"{ref} does not allow it: {what}", ("NetworkPolicyBlocked", "CrashLoopBackOff")
         found = stated(Cause.NETWORK_POLICY, ref, told, {Remedy.FIX_NETWORK_POLICY}, signals)
         yield replace(found, reads=(ref, reference(client)))
 

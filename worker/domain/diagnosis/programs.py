@@ -147,7 +147,7 @@ def _no_service(said: Said, host: Host) -> Diagnosis | None:
         return None
     close = difflib.get_close_matches(place[0], [name_of(s) for s in listed.items], 1, CLOSE)
     if close:
-        return _wrong_address(said, host, f"There is no Service {host.name} but one called {close[0]}")
+        return _wrong_address(said, host, f"There is no Service {host.name}, but there is {close[0]}")
     elsewhere = [s for s in said.facts.list("Service").items if name_of(s) == place[0]]
     if elsewhere:
         ports = [p.get("port") for p in mappings(dig(elsewhere[0], "spec", "ports"))]
@@ -174,7 +174,7 @@ def _refusal(said: Said) -> Iterator[Found]:
     for _, service in services_named(said.facts, said.line, said.pod):
         for server in workloads_behind(said.facts, service):
             if server != said.workload and _called(said.facts, server, said.line):
-                yield said.finding(Cause.SERVER_REFUSES, server, f"{server} answers and refuses")
+                yield said.finding(Cause.SERVER_REFUSES, server, f"{server} answers but refuses the request")
                 return
 
 
@@ -284,7 +284,7 @@ def _missing_file(said: Said) -> Iterator[Found]:
     mount = covering(mounts_of(said.pod, "ConfigMap", "Secret"), said.line)
     rollout = rollout_of(said.facts, said.workload)
     if mount is not None and not (rollout and rollout.touches("olumes", "image", "command", "args")):
-        told = f"{mount.source} ({mount.where}) does not hold the file"
+        told = f"{mount.source} ({mount.where}) does not contain the file"
         yield said.finding(Cause.INVALID_CONFIGURATION, mount.source, told, Remedy.PATCH_CONFIGURATION, Remedy.RESTORE_CONFIGURATION)  # fmt: skip
 
 
@@ -327,7 +327,7 @@ def _pool(said: Said) -> Iterator[Found]:
     if holder is None:
         yield said.finding(Cause.CONNECTIONS, server, told, Remedy.RAISE_CONNECTIONS, signals=signals)
         return
-    held = f"{told}; {holder.workload} holds {holder.count or 'most'} of them and does not give them back ({short(holder.line, 140)})"
+    held = f"{told}; {holder.workload} holds {holder.count or 'most'} of them and does not release them ({short(holder.line, 140)})"
     yield said.finding(Cause.CONNECTIONS, holder.workload, held, Remedy.SCALE_DOWN, Remedy.RESTART, Remedy.RAISE_CONNECTIONS, signals=signals)  # fmt: skip
 
 

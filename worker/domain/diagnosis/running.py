@@ -181,7 +181,7 @@ def _unready(failing: FailingPod, container: Container) -> Diagnosis:
     declared = mappings(container.spec.get("ports"))
     offered = {text(p.get(key)) for p in declared for key in ("containerPort", "name")}
     if port is not None and declared and text(port) not in offered:
-        what = f"is asked for readiness at port {port}, which it does not declare"
+        what = f"is probed for readiness on port {port}, which it does not declare"
         return _probe(failing, container, what, Strength.DIRECT)
     failed = sum(e.count for e in failing.about if e.reason == "Unhealthy")
     what = f"runs without being ready ({failed} failed probes)"

@@ -115,7 +115,7 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
         unserved = replace(enough, remedies=frozenset(), strength=Strength.SYMPTOM)
         yield unserved if withholding(facts, pod) else enough
     elif why := next((FULL[words] for words in FULL if words in said), ""):
-        used_up = _finding(workload, pod, f"the nodes {why} as they may", {Remedy.ADD_CAPACITY})
+        used_up = _finding(workload, pod, f"the nodes already {why} as allowed", {Remedy.ADD_CAPACITY})
         yield replace(used_up, strength=Strength.TIMED)
     elif workers and not any(kinds):
         yield from _placement_rules(workload, pod)
@@ -185,7 +185,7 @@ def _node_finding(
     workload: ObjectRef, node: ObjectRef, what: str, remedy: Remedy, pod: Manifest
 ) -> Diagnosis:
     found = _finding(workload, pod, "", {remedy})
-    told = f"Only the {what} of {node} keeps the pods of {workload} from it."
+    told = f"Only the {what} of {node} keeps the pods of {workload} off it."
     return replace(found, object=node, sentence=told, also=(workload,), reads=(reference(pod), node))
 
 

@@ -220,7 +220,7 @@ async def test_a_job_that_does_not_end():
     status = running()
     status["containerStatuses"].append({"name": "b", "state": {"terminated": {"exitCode": 0}}})
     half = pod("once-x", owner=endless, status=status, spec={"containers": [{"name": "app"}, {"name": "b"}]})
-    assert "does not end" in (await findings(endless, half, about=endless))[0].sentence
+    assert "does not complete" in (await findings(endless, half, about=endless))[0].sentence
 
 
 async def test_cron_jobs():
