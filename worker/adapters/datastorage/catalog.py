@@ -115,7 +115,7 @@ class DataStorageCatalog(ServerClient):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_fresh(poll_seconds))
             if self._meaning:
-                tasks.create_task(self._meaning.keep_embedding(poll_seconds, _ranked_by_words))
+                tasks.create_task(self._meaning.keep_embedding(poll_seconds, log.warning))
 
     async def _keep_fresh(self, poll_seconds: float) -> None:
         while True:
@@ -182,7 +182,3 @@ class DataStorageCatalog(ServerClient):
             self._left_out = "the catalog has no workflows"
         if self._left_out not in {"", before}:
             log.warning("catalog_incomplete", problem=self._left_out)
-
-
-def _ranked_by_words(problem: str) -> None:
-    log.warning("catalog_ranked_by_words", error=problem)

@@ -117,7 +117,7 @@ class FileCatalog:
             if self._directory:
                 tasks.create_task(self._follow_files(self._directory, poll_seconds))
             if self._meaning:
-                tasks.create_task(self._meaning.keep_embedding(poll_seconds, _ranked_by_words))
+                tasks.create_task(self._meaning.keep_embedding(poll_seconds, log.warning))
 
     async def _follow_files(self, directory: Path, poll_seconds: float) -> None:
         before = self._tried
@@ -146,7 +146,3 @@ class FileCatalog:
             return
         self._serve(await asyncio.to_thread(CatalogSnapshot, contents.workflows.values(), contents.actions))
         log.info("catalog_reloaded", workflows=len(self))
-
-
-def _ranked_by_words(problem: str) -> None:
-    log.warning("catalog_ranked_by_words", error=problem)

@@ -258,12 +258,12 @@ class MeaningRanking:
         self._arrange()
         return self.complete
 
-    async def keep_embedding(self, poll_seconds: float, warn: Callable[[str], object]) -> None:
-        """Embed new workflows until cancelled. `warn` receives each new problem."""
+    async def keep_embedding(self, poll_seconds: float, warn: Callable[..., object]) -> None:
+        """Embed new workflows until cancelled. `warn` logs each new problem: an event and its fields."""
         while True:
             before, done = self.problem, self.complete or await self.embed_missing()
             if self.problem not in {"", before}:
-                warn(self.problem)
+                warn("catalog_ranked_by_words", error=self.problem)
             await asyncio.sleep(poll_seconds if done else EMBED_AGAIN_SECONDS)
 
     async def scores(self, query: SearchQuery) -> Scores | None:
