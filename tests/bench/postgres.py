@@ -13,11 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from schemas.taxonomy import Severity
 from tests.corpus_files import corpus_path
 from tests.fakes.many_workflows import many_workflows, some_contexts
-from tests.postgres_server import postgres_server, rows
+from tests.postgres_server import postgres_server
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
-from worker.adapters.postgres_catalog.rows import storable_keys
-from worker.adapters.postgres_catalog.statements import BITS_AND_ACTION
 from worker.domain.catalog.ranking import unit_vectors
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import SelectionContext, Workflow
@@ -58,14 +56,13 @@ async def postgres_table() -> None:
         await push(url, many, {})
         line("push", f"{time.perf_counter() - started:.1f} s")
         async with PostgresCatalog(url) as catalog:
+            started = time.perf_counter()
+            await catalog.check()
+            line("first look-up after a push", f"{time.perf_counter() - started:.1f} s")
             await look_ups(catalog, many)
         await embed(url, Dice())
         async with PostgresCatalog(url, embedder=Dice()) as catalog:
             line("search that finds hundreds, by meaning", await wall_ms(await searches(catalog)))
-        keys = storable_keys(some_contexts(1)[0])
-        plan = await rows(url, f"EXPLAIN {BITS_AND_ACTION}", *map(list, zip(*keys, strict=True)), "restart")
-        for (step,) in plan:
-            print(f"    {step}")
 
 
 async def look_ups(catalog: PostgresCatalog, many: list[Workflow]) -> None:

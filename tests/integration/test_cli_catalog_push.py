@@ -53,7 +53,7 @@ def push(url, directory, monkeypatch, capsys):
 async def test_what_a_push_did_is_told(push, directory):
     assert (
         0,
-        "tables     0001_catalog.sql\nadded      a\n",
+        "tables     0001_catalog.sql\ntables     0002_offered.sql\nadded      a\n",
         "1 added, 0 changed, 0 unchanged, 0 removed\n",
     ) == await push()
     (directory / "a.yaml").write_text(GOOD.replace("workflow_id: a", "workflow_id: b"))

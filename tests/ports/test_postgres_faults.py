@@ -62,7 +62,7 @@ async def test_a_call_ends_at_its_deadline(url):
     holder = await asyncpg.connect(url)
     async with PostgresCatalog(url, call_seconds=30.0) as catalog:
         assert ["a"] == await ids(catalog)
-        await holder.execute("BEGIN; LOCK TABLE workflow_catalog_bits")
+        await holder.execute("BEGIN; LOCK TABLE workflow_catalog_offered")
         with hurried(catalog), pytest.raises(CatalogUnavailable, match=r"no answer within 0.3 s"):
             await ids(catalog)
         await holder.close()

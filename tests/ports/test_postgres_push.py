@@ -11,8 +11,8 @@ import pytest
 from tests.fakes.memory_catalog import labels, workflow
 from tests.postgres_server import rows
 from worker.adapters.postgres_catalog import PostgresCatalog, push
-from worker.adapters.postgres_catalog.database import LOCK
-from worker.adapters.postgres_catalog.rows import document_of, workflow_of
+from worker.adapters.postgres_catalog.database import DIRECTORY, LOCK
+from worker.adapters.postgres_catalog.rows import document_of, hash_of, workflow_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import ActionText, Parameter, SelectionContext
 
@@ -33,13 +33,42 @@ async def ids(catalog, action="Restart"):
 
 async def test_a_push_says_what_it_did_and_does_it_once(url):
     first = await push(url, [A, B], {})
-    assert (("a", "b"), ("0001_catalog.sql",)) == (first.added, first.migrations)
+    assert (("a", "b"), ("0001_catalog.sql", "0002_offered.sql")) == (first.added, first.migrations)
     second = await push(url, [A, replace(B, description="other"), C], {})
     assert (("c",), ("b",), ("a",), ()) == (second.added, second.changed, second.unchanged, second.migrations)
     before = await rows(url, "SELECT workflow_id, xmin::text FROM workflow_catalog ORDER BY 1")
     third = await push(url, [A, replace(B, description="other"), C], {})
     assert ((), (), ("a", "b", "c")) == (third.added, third.changed, third.unchanged)
     assert before == await rows(url, "SELECT workflow_id, xmin::text FROM workflow_catalog ORDER BY 1")
+
+
+FIRST_VERSION = """
+    CREATE TABLE workflow_catalog_migration (number integer PRIMARY KEY, name text NOT NULL);
+    INSERT INTO workflow_catalog_migration VALUES (1, '0001_catalog.sql');
+    INSERT INTO workflow_catalog (workflow_id, version, name, description, action_type, labels, detected_labels,
+        custom_labels, parameters, container_image, document, content_hash, words)
+    SELECT d->>'workflow_id', d->>'version', d->>'title', d->>'description', d->>'action_type', d->'labels',
+        d->'detected_labels', d->'custom_labels', d->'parameters', d->>'container_image', '{0}', '{1}',
+        to_tsvector('english', d->>'description')
+    FROM (SELECT '{0}'::jsonb) AS it (d);
+    INSERT INTO workflow_catalog_place SELECT 0, workflow_id, version FROM workflow_catalog;
+"""
+
+
+async def test_the_tables_of_the_first_version_are_migrated_with_their_content(url):
+    raises = replace(A, description="raises memory")
+    document = document_of(raises)
+    connection = await asyncpg.connect(url)
+    await connection.execute((DIRECTORY / "0001_catalog.sql").read_text())
+    await connection.execute(FIRST_VERSION.format(document, hash_of(document)))
+    await connection.close()
+    async with PostgresCatalog(url) as catalog:
+        with pytest.raises(CatalogUnavailable, match="older version: run `rca catalog push"):
+            await catalog.check()
+        done = await push(url, [raises], {})
+        assert (("a",), ("0002_offered.sql",)) == (done.unchanged, done.migrations)
+        assert ["a"] == await ids(catalog)
+    assert [("memori", 1), ("rais", 1)] == await rows(url, "SELECT * FROM workflow_catalog_word ORDER BY 1")
 
 
 async def test_what_is_no_longer_there_stays_until_it_is_pruned(url):
@@ -68,7 +97,7 @@ async def test_a_new_version_replaces_the_old_one_which_is_kept(url):
 
 async def test_a_dry_run_changes_nothing(url):
     done = await push(url, [A], {}, dry_run=True)
-    assert (("a",), ("0001_catalog.sql",)) == (done.added, done.migrations)
+    assert (("a",), ("0001_catalog.sql", "0002_offered.sql")) == (done.added, done.migrations)
     assert [] == await rows(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
 
 
@@ -78,7 +107,7 @@ async def test_a_push_that_fails_half_way_changes_nothing(url):
         await push(url, [replace(A, description="other"), replace(B, description="x\0y")], {})
     with pytest.raises(CatalogUnavailable, match="b has a character that PostgreSQL"):
         await push(url, [replace(A, description="other"), replace(B, description="x\ud800y")], {})
-    await rows(url, "ALTER TABLE workflow_catalog_bits ADD CHECK (value <> 'evicted')")
+    await rows(url, "ALTER TABLE workflow_catalog_word ADD CHECK (word <> 'evict')")
     with pytest.raises(CatalogUnavailable, match="check constraint"):
         await push(url, [replace(A, description="other", labels=labels(signal_type="Evicted")), B], {})
     async with PostgresCatalog(url) as catalog:

@@ -1,10 +1,11 @@
-"""The workflow catalog in PostgreSQL: an index of labels tells which workflows fit, and only the shown ones
+"""The workflow catalog in PostgreSQL: what the workflows declare is kept in memory, and only the shown ones
 are read.
 """
 
 from __future__ import annotations
 
-import itertools
+import asyncio
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import Database, has_embeddings
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
-from worker.adapters.postgres_catalog.rows import Decoder, read_index, storable, storable_keys
-from worker.domain.catalog.label_index import Index, Kind, LabelMatch, Places, by_weight
+from worker.adapters.postgres_catalog.rows import storable, workflow_of
+from worker.domain.catalog.candidates import Candidates
 from worker.domain.catalog.ranking import QueryVectors, Vector, words_of
 from worker.domain.catalog.search import best_matches, undecided
 from worker.domain.catalog.selection import (
     PAGE_SIZE,
+    after_cursor,
     for_final_choice,
     mismatches,
-    workflow_of,
     workflow_page,
 )
 from worker.domain.values.errors import CatalogUnavailable
@@ -29,6 +30,8 @@ from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 CALL_SECONDS = 5.0
+MAX_KEPT = 1_536
+"""How many decoded documents are cached: about 13 KB each."""
 
 
 class StoredVectors:
@@ -53,20 +56,20 @@ class StoredVectors:
         return await self._queries.of(query) if self._queries else None
 
     async def scores(
-        self, connection: asyncpg.Connection, vector: Vector | None, places: Sequence[int]
-    ) -> Mapping[int, float] | None:
-        """The nearness of the workflows of these places to the query; None if words have to decide."""
-        if not vector or not places:
+        self, connection: asyncpg.Connection, vector: Vector | None, ids: Sequence[str]
+    ) -> Mapping[str, float] | None:
+        """The nearness of these workflows to the query; None if words have to decide."""
+        if not vector or not ids:
             return None
         name = self._embedder.name if self._embedder else ""
         self._keeps_vectors = self._keeps_vectors or await has_embeddings(connection)
         if not self._keeps_vectors:
             self._problem = "the database cannot store vectors: it has no pgvector"
             return None
-        rows = await connection.fetch(statements.BY_MEANING, places, vector, len(vector), name)
-        missing = len(places) - len(rows)
+        rows = await connection.fetch(statements.BY_MEANING, ids, vector, len(vector), name)
+        missing = len(ids) - len(rows)
         self._problem = f"{missing} workflows have no vector of {name}: run `{PUSH}`" if missing else ""
-        return None if missing else {row["place"]: row["score"] for row in rows}
+        return None if missing else {row["workflow_id"]: row["score"] for row in rows}
 
 
 class PostgresCatalog(Database):
@@ -80,7 +83,9 @@ class PostgresCatalog(Database):
     ) -> None:
         super().__init__(url, call_seconds=call_seconds)
         self._meaning = StoredVectors(embedder, time.monotonic)
-        self._decoder = Decoder()
+        self._workflow = functools.lru_cache(MAX_KEPT)(workflow_of)
+        self._loaded = "", Candidates([])
+        self._reading = asyncio.Lock()
 
     @property
     def meaning_problem(self) -> str:
@@ -95,31 +100,24 @@ class PostgresCatalog(Database):
         """Types of action with a workflow that fits, by name."""
 
         async def work(connection: asyncpg.Connection) -> Sequence[ActionSummary]:
-            _, labels = await _labels(connection, statements.BITS_AND_ACTIONS, context)
+            candidates = await self._declared(connection)
             rows = await connection.fetch(statements.ACTION_TEXTS)
-            texts = {
-                r["action_type"]: ActionText(r["description"], r["when_to_use"], r["when_not_to_use"])
-                for r in rows
-            }
-            return labels.actions(texts)
+            return candidates.actions(context, {name: ActionText(*text) for name, *text in rows})
 
         return await self.read(work)
 
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         """One page of the workflows of an action type (any case) that fit."""
-        name, last = action_type.strip().lower(), workflow_of(cursor)
 
         async def work(connection: asyncpg.Connection) -> WorkflowPage:
-            asked = name if storable(name) else ""
-            _, labels = await _labels(connection, statements.BITS_AND_ACTION, context, asked)
-            scope = labels.of_action(name)
-            order = labels.ordered(scope)
-            after = await connection.fetchval(statements.PLACE, last) if last and storable(last) else None
-            rest, found = iter(order[order.index(after) + 1 :] if after in order else order), list[Workflow]()
-            while places := list(itertools.islice(rest, PAGE_SIZE + 1 - len(found))):
-                shown = await self._shown(connection, places)
-                found += [shown[place] for place in places if place in shown]
-            return workflow_page(found, labels.counts(scope))
+            selected = (await self._declared(connection)).of_action(action_type, context)
+            rest, found = after_cursor(selected.ids, cursor), list[Workflow]()
+            while len(found) <= PAGE_SIZE and rest:  # some may have been disabled since the push
+                size = PAGE_SIZE + 1 - len(found)
+                shown = await self._shown(connection, rest[:size])
+                found += [shown[i] for i in rest[:size] if i in shown]
+                rest = rest[size:]
+            return workflow_page(found, selected.excluded)
 
         return await self.read(work)
 
@@ -129,7 +127,7 @@ class PostgresCatalog(Database):
         if not storable(wanted):
             return None
         row = await self.read(lambda connection: connection.fetchrow(statements.ONE, wanted))
-        found = self._decoder.workflow(row["document"]) if row else None
+        found = self._workflow(row["document"]) if row else None
         return None if found is None or mismatches(found, for_final_choice(context)) else found
 
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
@@ -138,51 +136,48 @@ class PostgresCatalog(Database):
         words = " ".join(words_of(str(query)))
 
         async def work(connection: asyncpg.Connection) -> SearchPage:
-            index, labels = await _labels(connection, statements.BITS_AND_WORDS, narrowed, words)
-            tied = labels.best_first(labels.fitting)
-            places = undecided(tied, query)
-            scores = await self._meaning.scores(connection, vector, places)
-            found = best_matches(tied, query, scores or _by_words(index, labels.size, places))
-            shown = await self._shown(connection, [place for place, _ in found.shown])
+            candidates = await self._declared(connection)
+            selected = candidates.select(narrowed)
+            ids = undecided(selected.tied, query)
+            scores = await self._meaning.scores(connection, vector, ids)
+            if scores is None:
+                rows = await connection.fetch(statements.BY_WORDS, ids, words) if ids else []
+                scores = {i: _word_score(counts, len(candidates)) for i, counts in rows}
+            found = best_matches(selected.tied, query, scores)
+            shown = await self._shown(connection, [i for i, _ in found.shown])
             return SearchPage(
-                tuple(Match(shown[place], quality) for place, quality in found.shown if place in shown),
+                tuple(Match(shown[i], quality) for i, quality in found.shown if i in shown),
                 found.total,
                 found.weaker,
-                labels.counts(),
-                labels.counts_alone(),
+                selected.excluded,
+                selected.excluded_alone,
             )
 
         return await self.read(work)
 
-    async def _shown(self, connection: asyncpg.Connection, places: Sequence[int]) -> Mapping[int, Workflow]:
-        rows = await connection.fetch(statements.SHOWN, places) if places else []
-        return {r["place"]: self._decoder.workflow(r["document"]) for r in rows}
+    async def _declared(self, connection: asyncpg.Connection) -> Candidates:
+        """The workflows of the last push. Raises CatalogUnavailable when there are none."""
+        pushed = await connection.fetchval(statements.PUSHED)
+        if not pushed:
+            raise CatalogUnavailable(f"no workflows in the database: run `{PUSH}`")
+        async with self._reading:
+            if self._loaded[0] != pushed:
+                await asyncio.to_thread(self._load, pushed, await connection.fetch(statements.DECLARED))
+            return self._loaded[1]
+
+    def _load(self, pushed: str, rows: Sequence[asyncpg.Record]) -> None:
+        """Ends in its thread even after the deadline of the call, so that the next call need not begin again."""
+        self._loaded = pushed, Candidates(workflow_of(row["document"]) for row in rows)
+
+    async def _shown(self, connection: asyncpg.Connection, ids: Sequence[str]) -> Mapping[str, Workflow]:
+        rows = await connection.fetch(statements.SHOWN, ids) if ids else []
+        return {i: self._workflow(document) for i, document in rows}
 
 
-async def _labels(
-    connection: asyncpg.Connection, statement: str, context: SelectionContext, *more: str
-) -> tuple[Index, LabelMatch]:
-    """The entries that a statement reads, and how they match.
-
-    Raises CatalogUnavailable when the tables are empty.
-    """
-    keys = zip(*storable_keys(context), strict=True)
-    index = read_index(await connection.fetch(statement, *map(list, keys), *more))
-    labels = LabelMatch(index, context)
-    if not labels.size:
-        raise CatalogUnavailable(f"no workflows in the database: run `{PUSH}`")
-    return index, labels
-
-
-def _by_words(index: Index, size: int, places: Sequence[int]) -> dict[int, float]:
-    """The score of each place: the weights of the words of the query that its workflow has.
+def _word_score(counts: Sequence[int], size: int) -> float:
+    """The weights of the words of a query that a workflow has; each is in so many workflows out of `size`.
 
     Rare words weigh more, as in BM25; how often a text of a few lines repeats one, and how long it is, say
     nothing.
     """
-    words = [bits for _, bits in sorted(index.get(Kind.WORD, {}).items())]
-    counts = [bits.bit_count() for bits in words]
-    weights = [math.log1p((size - count + 0.5) / (count + 0.5)) for count in counts]
-    terms = zip(words, weights, strict=True)
-    scored = by_weight(Places.of(places).bits, terms)
-    return {place: score for score, bits in scored for place in Places(bits)}
+    return sum(math.log1p((size - count + 0.5) / (count + 0.5)) for count in counts)

@@ -1,19 +1,17 @@
-"""Writes the catalog: all workflows of a directory and the index of their labels in one transaction, then
-vectors.
-"""
+"""Writes the catalog: all workflows of a directory in one transaction, then vectors."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import LOCK, as_owner, has_embeddings, migrate
 from worker.adapters.postgres_catalog.driver import asyncpg
-from worker.adapters.postgres_catalog.rows import document_of, hash_of, label_rows, word_rows, workflow_of
+from worker.adapters.postgres_catalog.rows import document_of, hash_of, workflow_of
 from worker.domain.catalog.ranking import passage_of, text_of
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import CatalogUnavailable, EmbedderUnavailable
@@ -95,8 +93,7 @@ async def _push(
     await connection.execute(statements.DISABLE, done.removed)
     await _save_actions(connection, actions, prune=prune)
     if fresh or done.removed:
-        left = await connection.fetch(statements.DOCUMENTS, done.left)
-        await _index(connection, [*workflows, *(workflow_of(row["document"]) for row in left)])
+        await _offer(connection, [*written, *done.left])
     return done
 
 
@@ -154,19 +151,16 @@ async def _save_actions(
         await connection.execute(statements.FORGET_ACTIONS, list(actions))
 
 
-async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) -> None:
-    """Number the workflows, and replace the index of their labels and words.
+async def _offer(connection: asyncpg.Connection, workflow_ids: Sequence[str]) -> None:
+    """Replace the list of the workflows that are offered, and the counts of their words.
 
-    Readers see the old index until the transaction ends.
+    Readers see the old list until the transaction ends.
     """
-    ordered = sorted(workflows, key=lambda w: w.workflow_id)
-    await connection.execute("DELETE FROM workflow_catalog_place")
-    await connection.execute("DELETE FROM workflow_catalog_bits")
-    await connection.execute(statements.SAVE_PLACES, [w.workflow_id for w in ordered])
-    words = [(row["place"], row["words"]) for row in await connection.fetch(statements.WORDS)]
-    for rows in (label_rows(ordered), word_rows(words)):
-        await connection.copy_records_to_table("workflow_catalog_bits", records=rows)
-    await connection.execute("ANALYZE workflow_catalog, workflow_catalog_place, workflow_catalog_bits")
+    await connection.execute("DELETE FROM workflow_catalog_offered")
+    await connection.execute("DELETE FROM workflow_catalog_word")
+    await connection.execute(statements.SAVE_OFFERED, workflow_ids)
+    await connection.execute(statements.SAVE_WORDS)
+    await connection.execute("ANALYZE workflow_catalog, workflow_catalog_offered, workflow_catalog_word")
 
 
 async def embed(

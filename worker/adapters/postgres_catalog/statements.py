@@ -1,59 +1,48 @@
-"""The SQL statements. Only active workflows in their latest version are offered.
-
-Rows of bits are looked up one by one (LATERAL with a LIMIT): by the primary key, whatever the statistics of
-the table say.
-"""
+"""The SQL statements. Only active workflows in their latest version are offered."""
 
 from __future__ import annotations
 
-FOUND = """
-    SELECT b.kind, b.label, b.value, b.members
-    FROM (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) {more_keys}) AS k (kind, label, value)
-    CROSS JOIN LATERAL (
-        SELECT * FROM workflow_catalog_bits i
-        WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
-    ) AS b
-    {more_rows}
+PUSHED = "SELECT xmin::text FROM workflow_catalog_offered LIMIT 1"
+"""The transaction of the last push that changed something."""
+DECLARED = """
+    SELECT json_build_object(
+        'workflow_id', workflow_id, 'action_type', w.action_type, 'labels', w.labels,
+        'detected_labels', w.detected_labels, 'custom_labels', w.custom_labels
+    )::text AS document
+    FROM workflow_catalog_offered JOIN workflow_catalog w USING (workflow_id, version)
 """
-WORDS_ASKED = """
-    UNION ALL
-    SELECT 'word', '', word FROM unnest(tsvector_to_array(to_tsvector('english', $4))) AS w (word)
-"""
-ONE_ACTION = """
-    UNION ALL
-    SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind = 'action' AND label = $4
-"""
-ALL_ACTIONS = """
-    UNION ALL
-    (SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind IN ('action', 'signal') ORDER BY ordinal)
-"""
-BITS_AND_WORDS = FOUND.format(more_keys=WORDS_ASKED, more_rows="")
-BITS_AND_ACTION = FOUND.format(more_keys="", more_rows=ONE_ACTION)
-BITS_AND_ACTIONS = FOUND.format(more_keys="", more_rows=ALL_ACTIONS)
+"""The part of each document that selects workflows."""
 ACTION_TEXTS = "SELECT action_type, description, when_to_use, when_not_to_use FROM workflow_action_type"
-PLACE = "SELECT place FROM workflow_catalog_place WHERE workflow_id = $1"
 ONE = """
     SELECT document::text FROM workflow_catalog
     WHERE workflow_id = $1 AND is_latest_version AND status = 'active'
 """
 SHOWN = """
-    SELECT p.place, w.document::text
-    FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
-    WHERE p.place = ANY ($1::integer[]) AND w.is_latest_version AND w.status = 'active'
+    SELECT workflow_id, w.document::text
+    FROM workflow_catalog_offered JOIN workflow_catalog w USING (workflow_id, version)
+    WHERE workflow_id = ANY ($1::text[]) AND w.is_latest_version AND w.status = 'active'
 """
 BY_MEANING = """
-    SELECT p.place, 1 - (w.embedding <=> (SELECT $2::real[]::vector)) AS score
-    FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
-    WHERE p.place = ANY ($1::integer[]) AND vector_dims(w.embedding) = $3
+    SELECT workflow_id, 1 - (w.embedding <=> (SELECT $2::real[]::vector)) AS score
+    FROM workflow_catalog_offered JOIN workflow_catalog w USING (workflow_id, version)
+    WHERE workflow_id = ANY ($1::text[]) AND vector_dims(w.embedding) = $3
         AND w.embedding_model = $4 AND w.embedding_hash = w.content_hash
 """
+BY_WORDS = """
+    WITH asked AS MATERIALIZED (
+        SELECT word, workflows, quote_literal(word)::tsquery AS found FROM workflow_catalog_word
+        WHERE word = ANY (tsvector_to_array(to_tsvector('english', $2)))
+    )
+    SELECT workflow_id, array_agg(asked.workflows ORDER BY asked.word COLLATE "C") AS counts
+    FROM workflow_catalog_offered JOIN workflow_catalog w USING (workflow_id, version)
+    JOIN asked ON w.words @@ asked.found
+    WHERE workflow_id = ANY ($1::text[])
+    GROUP BY workflow_id
+"""
+"""For each workflow with words of a query: how many workflows have each of these words."""
 
 CURRENT = """
     SELECT workflow_id, version, content_hash FROM workflow_catalog WHERE is_latest_version AND status = 'active'
-"""
-DOCUMENTS = """
-    SELECT document::text FROM workflow_catalog
-    WHERE workflow_id = ANY ($1::text[]) AND is_latest_version AND status = 'active'
 """
 SAVE = """
     INSERT INTO workflow_catalog (
@@ -86,15 +75,14 @@ SAVE_ACTION = """
         description = excluded.description, when_to_use = excluded.when_to_use, when_not_to_use = excluded.when_not_to_use
 """
 FORGET_ACTIONS = "DELETE FROM workflow_action_type WHERE action_type <> ALL ($1::text[])"
-SAVE_PLACES = """
-    INSERT INTO workflow_catalog_place (place, workflow_id, version)
-    SELECT o.place - 1, w.workflow_id, w.version
-    FROM unnest($1::text[]) WITH ORDINALITY AS o (workflow_id, place) JOIN workflow_catalog w USING (workflow_id)
-    WHERE w.is_latest_version
+SAVE_OFFERED = """
+    INSERT INTO workflow_catalog_offered (workflow_id, version)
+    SELECT workflow_id, version FROM workflow_catalog WHERE workflow_id = ANY ($1::text[]) AND is_latest_version
 """
-WORDS = """
-    SELECT p.place, tsvector_to_array(w.words) AS words
-    FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
+SAVE_WORDS = """
+    INSERT INTO workflow_catalog_word (word, workflows) SELECT word, ndoc FROM ts_stat(
+        'SELECT words FROM workflow_catalog_offered JOIN workflow_catalog USING (workflow_id, version)'
+    )
 """
 WITHOUT_VECTOR = """
     SELECT workflow_id, version, content_hash, document::text FROM workflow_catalog

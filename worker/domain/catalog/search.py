@@ -120,33 +120,33 @@ def _quoted(word: str) -> str:
 
 
 class TiedWorkflows(NamedTuple):
-    """Workflows whose labels fit equally well, by their places in the order of ids."""
+    """The ids of workflows whose labels fit equally well, in order."""
 
     fit: LabelFit
-    places: Collection[int]
+    ids: Sequence[str]
 
 
 class BestMatches(NamedTuple):
-    """The places that a query shows, with their match quality; how many workflows are good enough, and how
+    """The ids of the workflows that a query shows, with their match quality; how many are good enough, and how
     many not.
     """
 
-    shown: tuple[tuple[int, float], ...]
+    shown: tuple[tuple[str, float], ...]
     total: int
     weaker: int
 
 
-def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[int]:
-    """The places that text has to order, because it decides which of them are shown, or which are good
+def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[str]:
+    """The workflows that text has to order, because it decides which of them are shown, or which are good
     enough.
 
     `tied` starts with the best fit.
     """
-    return [place for group, *_, by_text in _tiered(tied, query) if by_text for place in group.places]
+    return [i for group, *_, by_text in _tiered(tied, query) if by_text for i in group.ids]
 
 
 def best_matches(
-    tied: Sequence[TiedWorkflows], query: SearchQuery, scores: Mapping[int, float]
+    tied: Sequence[TiedWorkflows], query: SearchQuery, scores: Mapping[str, float]
 ) -> BestMatches:
     """The workflows that a query shows.
 
@@ -154,18 +154,16 @@ def best_matches(
 
     Match quality depends on the tier, and within a tier on how many workflows are better.
     """
-    shown: list[tuple[int, float]] = []
+    shown: list[tuple[str, float]] = []
     total = 0
     for group, better, tier_size, by_text in _tiered(tied, query):
-        for alike in _by_score(group.places, scores) if by_text else [group.places]:
+        for alike in _by_score(group.ids, scores) if by_text else [group.ids]:
             quality = match_quality(group.fit.exact_causes, better, tier_size)
             better += len(alike)  # noqa: PLW2901 - those that follow have more that are better
             if quality >= query.min_confidence:
                 total += len(alike)
-                shown += (
-                    (place, quality) for place in itertools.islice(alike, query.max_results - len(shown))
-                )
-    return BestMatches(tuple(shown), total, sum(len(group.places) for group in tied) - total)
+                shown += ((i, quality) for i in itertools.islice(alike, query.max_results - len(shown)))
+    return BestMatches(tuple(shown), total, sum(len(group.ids) for group in tied) - total)
 
 
 def _tiered(
@@ -176,9 +174,9 @@ def _tiered(
     """
     sizes, before, shown = Counter[int](), Counter[int](), 0
     for group in tied:
-        sizes[group.fit.exact_causes] += len(group.places)
+        sizes[group.fit.exact_causes] += len(group.ids)
     for group in tied:
-        tier, size = group.fit.exact_causes, len(group.places)
+        tier, size = group.fit.exact_causes, len(group.ids)
         first, last = before[tier], before[tier] + size - 1
         before[tier] += size
         some = match_quality(tier, first, sizes[tier]) >= query.min_confidence
@@ -187,10 +185,10 @@ def _tiered(
         shown += size if all_ else some
 
 
-def _by_score(places: Iterable[int], scores: Mapping[int, float]) -> list[list[int]]:
-    found: dict[float, list[int]] = {}
-    for place in places:
-        found.setdefault(scores.get(place, -math.inf), []).append(place)
+def _by_score(ids: Iterable[str], scores: Mapping[str, float]) -> list[list[str]]:
+    found: dict[float, list[str]] = {}
+    for workflow_id in ids:
+        found.setdefault(scores.get(workflow_id, -math.inf), []).append(workflow_id)
     return [found[score] for score in sorted(found, reverse=True)]
 
 

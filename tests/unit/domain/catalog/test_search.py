@@ -147,25 +147,29 @@ def test_no_place_lifts_a_match_into_the_next_tier(exact, places, place):
 
 
 def fitting(*fits):
-    """Workflows of these fits (exact causes, and a rank among those), best first, by place."""
+    """Workflows of these fits (exact causes, and a rank among those), best first, named by their places."""
     made = sorted((LabelFit(False, exact * CAUSE_WEIGHT, rank) for exact, rank in fits), reverse=True)
-    places = range(len(made))
-    return [TiedWorkflows(fit, list(same)) for fit, same in itertools.groupby(places, made.__getitem__)]
+    groups = itertools.groupby(enumerate(made), lambda each: each[1])
+    return [TiedWorkflows(fit, names(place for place, _ in same)) for fit, same in groups]
+
+
+def names(places):
+    return [f"w-{place:02}" for place in places]
 
 
 def test_those_that_match_alike_have_the_same_quality_and_a_worse_one_is_behind_all_of_them():
     order = fitting((2, 1), (2, 1), (2, 0), (1, 0), (0, 0))
     found = best_matches(order, SearchQuery("Evicted", Severity.HIGH, min_confidence=0), {})
-    assert ((0, 0.99), (1, 0.99), (2, 0.93), (3, 0.79), (4, 0.49)) == found.shown
+    assert tuple(zip(names(range(5)), (0.99, 0.99, 0.93, 0.79, 0.49), strict=True)) == found.shown
     assert (5, 0) == (found.total, found.weaker)
 
 
 def test_all_are_counted_and_no_more_are_ordered_than_are_shown():
     order = fitting(*[(2, 3)] * 4, *[(2, 2)] * 4, *[(2, 1)] * 4, *[(0, 0)] * 2)
     query = SearchQuery("Evicted", Severity.HIGH, max_results=5)
-    assert list(range(8)) == undecided(order, query)
-    found = best_matches(order, query, {place: place for place in range(8)})
-    assert ([3, 2, 1, 0, 7], 12, 2) == ([place for place, _ in found.shown], found.total, found.weaker)
+    assert names(range(8)) == undecided(order, query)
+    found = best_matches(order, query, {name: place for place, name in enumerate(names(range(8)))})
+    assert (names([3, 2, 1, 0, 7]), 12, 2) == ([name for name, _ in found.shown], found.total, found.weaker)
 
 
 @given(
@@ -176,8 +180,8 @@ def test_all_are_counted_and_no_more_are_ordered_than_are_shown():
 )
 def test_what_is_not_ordered_makes_no_difference(fits, scores, min_confidence, max_results):
     query = SearchQuery("Evicted", Severity.HIGH, min_confidence=min_confidence, max_results=max_results)
-    order, all_scores = fitting(*fits), dict(enumerate(scores))
-    some = {place: all_scores[place] for place in undecided(order, query)}
+    order, all_scores = fitting(*fits), dict(zip(names(range(30)), scores, strict=True))
+    some = {name: all_scores[name] for name in undecided(order, query)}
     found = best_matches(order, query, some)
     assert best_matches(order, query, all_scores) == found
-    assert some.keys() >= {place for place, _ in found.shown}
+    assert some.keys() >= {name for name, _ in found.shown}
