@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import nats
 import pytest
 
-from schemas.subjects import Subjects
 from tests.commands import rca
 from tests.corpus_files import corpus_path
 from tests.fakes.faulty_api import Fault, FaultPlan, FaultyApi
+from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, ScriptedLLM
 from tests.fakes.llm_server import serve as serve_llm
 from tests.nats_servers import one_server
 from tests.pipeline import CATALOG
-from worker.adapters.nats.layout import wanted
-from worker.adapters.nats.provision import Found, provision
+from worker.adapters.nats.provision import provision
 from worker.app.doctor import Level, _clock
 from worker.app.provisioning import wanted_streams
+from worker.app.server_clock import ServerClock
 from worker.app.settings import Settings
 from worker.sandbox.cluster_server import Rights, serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
@@ -223,7 +223,7 @@ async def test_a_planted_fault_is_named_with_its_remedy(place, planted):
 
 @pytest.mark.parametrize(("seconds", "level"), [(0, "ok"), (7200, "warning"), (-60, "warning")])
 def test_a_clock_that_is_wrong_is_named(seconds, level):
-    now = datetime(2026, 6, 4, 12, tzinfo=UTC)
-    told = (now - timedelta(seconds=seconds)).isoformat().replace("+00:00", ".123456789Z")
-    [row] = _clock([Found(wanted(Subjects())[0], {"ts": told})], now)
-    assert Level(level) is row.level
+    machine = FixedClock()
+    clock = ServerClock(machine)
+    clock.compare([machine.now() - timedelta(seconds=seconds)], clock.monotonic())
+    assert Level(level) is _clock(clock).level

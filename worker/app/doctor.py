@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from worker.adapters.nats.provision import Action, Found, look, provision
 from worker.app.broker import MIN_MAX_PAYLOAD
 from worker.app.provisioning import connected, wanted_streams
+from worker.app.server_clock import ServerClock
 from worker.app.settings import ConfigurationError, Settings
 from worker.app.settings.groups import LlmSettings
 from worker.app.supervisor import Supervisor
@@ -41,6 +42,7 @@ from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.investigation.models.chain import provider_of
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import ModelRequest, Reply, ToolSpec, UserTurn
+from worker.domain.values.delays import CLOCK_SKEW_SECONDS
 from worker.domain.values.errors import (
     ClusterError,
     ClusterReason,
@@ -55,7 +57,6 @@ from worker.domain.values.ports import Cluster, Model
 from worker.domain.values.workflows import SelectionContext
 from worker.domain.verdict.approval.policy import example_input
 
-SKEW_SECONDS = 5.0
 FILLING = 0.7
 MODEL_SECONDS = 60.0
 READ_KINDS = (
@@ -122,8 +123,9 @@ async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exam
     if nc.max_payload < MIN_MAX_PAYLOAD:
         text = f"max_payload is {nc.max_payload:,} bytes: large results cannot be stored"
         yield Examination("nats", Level.WARNING, text, "set max_payload: 2MB in the server's configuration")
-    items = wanted_streams(settings)
-    found, looked_at = await look(nc, items), datetime.now(UTC)
+    items, clock = wanted_streams(settings), ServerClock(SystemClock())
+    asked = clock.monotonic()
+    found = await look(nc, items)
     for one in _streams(found):
         yield one
     for difference in await provision(nc, items, apply=False):
@@ -132,8 +134,9 @@ async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exam
             yield Examination(
                 "streams", Level.WARNING, text, "run `rca provision`, or correct what it cannot change"
             )
-    for one in _clock(found, looked_at):
-        yield one
+    if times := [each.server_time for each in found if each.server_time]:
+        clock.compare(times, asked)
+        yield _clock(clock)
 
 
 def _streams(found: list[Found]) -> list[Examination]:
@@ -154,16 +157,10 @@ def _streams(found: list[Found]) -> list[Examination]:
     return rows
 
 
-def _clock(found: list[Found], now: datetime) -> list[Examination]:
-    server = next((at for each in found if (at := each.server_time)), None)
-    if server is None:
-        return []
-    skew = (now - server).total_seconds()
-    if abs(skew) > SKEW_SECONDS:
-        ahead = "ahead of" if skew > 0 else "behind"
-        text = f"this machine's clock is {abs(skew):.0f} s {ahead} the NATS server's"
-        return [Examination("clock", Level.WARNING, text, "synchronise both machines by NTP")]
-    return [_ok("clock", f"within {SKEW_SECONDS:g} s of the NATS server's clock")]
+def _clock(clock: ServerClock) -> Examination:
+    if wrong := clock.notice():
+        return Examination("clock", Level.WARNING, wrong, "synchronise the machines by NTP")
+    return _ok("clock", f"within {CLOCK_SKEW_SECONDS:g} s of the NATS server's clock")
 
 
 # --- Kubernetes
