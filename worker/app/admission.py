@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from worker.domain.investigation.models.gate import MOST_URGENT
 from worker.domain.journal.isolation import (
     ProcessLoad,
     StartDecision,
@@ -22,7 +21,7 @@ from worker.domain.journal.isolation import (
     start_decision,
 )
 from worker.domain.values.delays import SUSPECT_HOLD_SECONDS, SUSPECTS_WAIT_SECONDS
-from worker.domain.values.delivery import MessageId
+from worker.domain.values.delivery import MOST_URGENT, MessageId
 from worker.domain.values.ports import Clock
 
 FREE_STEPS = 2

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from worker.adapters.json_server import Exchange, JsonServer, RequestFailedError
-from worker.domain.investigation.models.breaker import (
+from worker.domain.values.breaker import (
     Breaker,
     BreakerRule,
     abandoned,

@@ -9,8 +9,8 @@ import structlog
 
 from worker.adapters.pydantic_ai import ModelUnusable, PydanticAIModel
 from worker.app.settings import ConfigurationError, Settings
-from worker.domain.investigation.models.breaker import BreakerRule
 from worker.domain.investigation.models.chain import ModelChain, ModelNotice, provider_of
+from worker.domain.values.breaker import BreakerRule
 from worker.domain.values.ports import Clock, Model
 
 log = structlog.stdlib.get_logger(__name__)

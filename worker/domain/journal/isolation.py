@@ -29,9 +29,9 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime
 
-from worker.domain.investigation.models.gate import MOST_URGENT
 from worker.domain.journal.steps import Counts
 from worker.domain.values.delays import DEATH_PAUSES_SECONDS
+from worker.domain.values.delivery import MOST_URGENT
 
 
 class RunMode(enum.Enum):

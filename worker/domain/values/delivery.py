@@ -71,6 +71,10 @@ class Delivery:
         return urgency_of(self.durable)
 
 
+MOST_URGENT = 0
+"""The urgency of P0."""
+
+
 def urgency_of(durable: str) -> int:
     """Number of a lane, 0 for P0. Any other durable counts as the default lane."""
     lanes = [lane.value for lane in Lane]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
-from worker.domain.investigation.models.breaker import (
+from worker.domain.investigation.models.gate import ModelGate
+from worker.domain.values.breaker import (
     Breaker,
     BreakerRule,
     abandoned,
@@ -20,7 +21,6 @@ from worker.domain.investigation.models.breaker import (
     pause,
     started,
 )
-from worker.domain.investigation.models.gate import ModelGate
 from worker.domain.values.conversation import ModelRequest, Reply
 from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.values.ports import Clock, Model

@@ -8,7 +8,7 @@ import heapq
 import itertools
 from collections.abc import AsyncIterator
 
-MOST_URGENT = 0
+from worker.domain.values.delivery import MOST_URGENT
 
 
 class ModelGate:

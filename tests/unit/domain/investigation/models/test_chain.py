@@ -6,8 +6,8 @@ import pytest
 
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_model import MemoryModel, says
-from worker.domain.investigation.models.breaker import BreakerRule
 from worker.domain.investigation.models.chain import ModelChain, outcome
+from worker.domain.values.breaker import BreakerRule
 from worker.domain.values.conversation import ModelRequest, UserTurn
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.investigation.models.breaker import (
+from worker.domain.values.breaker import (
     PROBE_SECONDS,
     Breaker,
     BreakerRule,
