@@ -10,7 +10,7 @@ from pydantic import Field
 
 from worker.domain.cluster.changes import read_changes
 from worker.domain.cluster.detected_labels import detect_labels
-from worker.domain.cluster.events import read_events, since_moment
+from worker.domain.cluster.events import read_events
 from worker.domain.cluster.fields import name_of, text
 from worker.domain.cluster.history import describe
 from worker.domain.cluster.kinds import is_secret, kind_named
@@ -31,6 +31,7 @@ from worker.domain.investigation.toolbox.tool import (
     ToolProblem,
     Word,
     aliased,
+    moment_of,
 )
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason, or_none
@@ -129,9 +130,7 @@ async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
 
 async def get_events(run: ToolContext, asked: GetEvents) -> ToolOutput:
     """Events of an object and of objects that belong to it by name, of a namespace, or of the cluster."""
-    since = since_moment(asked.since, run.now) if asked.since else None
-    if asked.since and since is None:
-        raise ToolProblem("since must be like 30m, 2h, 1d or a time like 2026-06-04T19:00:00Z")
+    since = moment_of(asked.since, run.now, "since") if asked.since else None
     about = ObjectRef(kind_named(asked.kind), asked.name, asked.namespace)
     scope = _event_scope(about, asked.since)
     found = await read_events(run.cluster, about)

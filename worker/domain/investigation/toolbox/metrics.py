@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from worker.domain.cluster.events import since_moment
 from worker.domain.cluster.fields import stamp
 from worker.domain.investigation.toolbox.tool import (
     RESULT_TOKENS,
@@ -19,6 +18,7 @@ from worker.domain.investigation.toolbox.tool import (
     ToolOutput,
     ToolProblem,
     Word,
+    moment_of,
 )
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import MetricsError
@@ -49,12 +49,12 @@ class QueryPrometheus(Arguments):
 
 async def query_prometheus(run: ToolContext, asked: QueryPrometheus) -> ToolOutput:
     """The newest values of some series, or their course over time. Raises ToolProblem."""
-    end = _moment(asked.until, run.now, "until") if asked.until else run.now
+    end = moment_of(asked.until, run.now, "until", scope=NAME) if asked.until else run.now
     if not asked.since:
         scope = f"{_shown(asked.query)} at {stamp(end)}"
         series = await _read(run, scope, asked, end, None)
         return _output(series, moments(series, RESULT_TOKENS), scope)
-    start = _moment(asked.since, run.now, "since")
+    start = moment_of(asked.since, run.now, "since", scope=NAME)
     if not timedelta(0) < end - start <= LONGEST:
         raise ToolProblem(
             f"since must be before {stamp(end)} and at most {LONGEST.days} days earlier", scope=NAME
@@ -86,13 +86,6 @@ def _output(series: Sequence[Series], body: str, scope: str) -> ToolOutput:
         else ""
     )
     return ToolOutput(body, f"{scope}: {len(series)} series", cut)
-
-
-def _moment(text: str, now: datetime, name: str) -> datetime:
-    found = since_moment(text, now)
-    if found is None:
-        raise ToolProblem(f"{name} must be like 30m, 2h, 1d or a time like 2026-06-04T19:00:00Z", scope=NAME)
-    return found
 
 
 def _shown(query: str) -> str:

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from schemas.fields import NullIsAbsent
+from worker.domain.cluster.events import since_moment
 from worker.domain.cluster.history import Lookback
 from worker.domain.cluster.kinds import kind_named, split_kind
 from worker.domain.untrusted.evidence import EvidenceKind, one_line
@@ -171,3 +172,10 @@ def argument_problems(model: type[BaseModel], error: ValidationError) -> str:
         for found in error.errors()[:5]
     )
     return f"bad arguments: {wrong}. Allowed: {allowed}"
+
+
+def moment_of(text: str, now: datetime, name: str, *, scope: str = "") -> datetime:
+    """The moment that the argument of this name gives, as a duration before now or as a time. Raises ToolProblem."""
+    if (found := since_moment(text, now)) is None:
+        raise ToolProblem(f"{name} must be like 30m, 2h, 1d or a time like 2026-06-04T19:00:00Z", scope=scope)
+    return found
