@@ -22,7 +22,7 @@ BUSY = re.compile(r"replay|load|cache|index|heap|alloc|buffer|import|compact|mem
 """Words of a program that takes up memory."""
 
 
-def statements(facts: ClusterFacts, finding: Diagnosis, *, most: int = MAX_STATEMENTS) -> tuple[str, ...]:
+def statements(facts: ClusterFacts, finding: Diagnosis) -> tuple[str, ...]:
     """Messages about the basis of a finding, the nearest to the cause first. They are untrusted text."""
     told: dict[str, None] = {}
     objects = {named(ref): ref for ref in (*finding.reads, *finding.subjects, *_on_the_way(finding))}
@@ -31,7 +31,7 @@ def statements(facts: ClusterFacts, finding: Diagnosis, *, most: int = MAX_STATE
         if manifest is not None:
             told |= dict.fromkeys(_of_object(facts, finding, manifest))
     told |= dict.fromkeys(_events(facts, [*objects.values(), *_made(facts, list(objects.values()))]))
-    return tuple(told)[:most]
+    return tuple(told)[:MAX_STATEMENTS]
 
 
 def _on_the_way(finding: Diagnosis) -> list[ObjectRef]:
