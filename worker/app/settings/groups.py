@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Field,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from worker.app.settings.fields import Group, NamespacePatterns, Paths, Texts, WebAddress, matching
 from worker.app.settings.mounts import read_mounts

@@ -12,15 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from worker.domain.investigation.models.gate import ModelGate
-from worker.domain.values.breaker import (
-    Breaker,
-    BreakerRule,
-    abandoned,
-    answered,
-    failed,
-    pause,
-    started,
-)
+from worker.domain.values.breaker import Breaker, BreakerRule, abandoned, answered, failed, pause, started
 from worker.domain.values.conversation import ModelRequest, Reply
 from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.values.ports import Clock, Model
