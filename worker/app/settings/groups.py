@@ -9,8 +9,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from worker.app.settings.fields import Group, NamespacePatterns, Paths, Texts, WebAddress, matching
 from worker.app.settings.mounts import read_mounts
-from worker.domain.investigation.models.breaker import BreakerRule
 from worker.domain.investigation.models.tries import TryRule
+from worker.domain.values.breaker import BreakerRule
 from worker.domain.values.external_tools import McpServer
 from worker.domain.values.limits import CONFIDENCE_THRESHOLD, ENRICHMENT_SECONDS, MIN_CONFIDENCE, Limits
 from worker.domain.values.retry import RetryPolicy
