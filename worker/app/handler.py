@@ -270,7 +270,7 @@ class RequestHandler:
             raise Preempted(PreemptReason.OPEN_FILES)
 
     async def _halt(self, accepted: AcceptedRequest) -> HaltReason | None:
-        """Why nobody waits for the answer any more; None while somebody does. Raises Unavailable."""
+        """Why the answer is no longer needed; None while it still is. Raises Unavailable."""
         expires_at = accepted.request.expires_at
         if expires_at is not None and self._ports.clock.has_passed(expires_at):
             return HaltReason.EXPIRED

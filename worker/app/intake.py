@@ -139,7 +139,7 @@ class Intake:
             pump.ack_wait_seconds = seconds.get(pump.lane.durable, pump.ack_wait_seconds)
 
     async def _connected(self) -> Client:
-        """The connection, however long it takes: nats-py tries for ever, and says nothing meanwhile."""
+        """Wait for the connection, however long it takes, because nats-py retries for ever and silently."""
         connecting = asyncio.ensure_future(self.broker.connect())
         try:
             while not (await asyncio.wait({connecting}, timeout=STARTUP_REPORT_SECONDS))[0]:

@@ -1,7 +1,7 @@
 """What nats-py reports about a connection besides the results of calls: failures, denials, and its end.
 
 A connection that the server refuses ends at once: trying again fixes neither credentials nor certificates,
-and a restarted process reads their files again. After any other failure nats-py tries again for ever.
+and a restarted process reads their files again. After any other failure nats-py retries for ever.
 """
 
 from __future__ import annotations

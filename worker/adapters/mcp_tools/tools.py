@@ -98,7 +98,7 @@ class McpTools:
 
 
 class _Lost(Exception):  # noqa: N818 - a state: the connection is gone
-    """The connection ended under a call; the message says how."""
+    """The connection ended during a call; the message says how."""
 
 
 class _Mounted:

@@ -36,7 +36,7 @@ STEP_BYTES = 16 * 1024 * 1024
 DICTIONARY_BYTES = 32 * 1024
 """How far back zlib can refer."""
 WORDS = Path(__file__).with_name("journal_words.txt").read_bytes()
-"""Ends each dictionary: what most journals contain. With another text, no step could be read any more."""
+"""The end of each dictionary: text of most journals. If it changed, no stored step could be read."""
 LEVEL, RAW = 5, -zlib.MAX_WBITS
 """Level and window of the compression.
 

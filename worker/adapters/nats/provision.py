@@ -158,11 +158,11 @@ async def look(nc: Client, items: Sequence[Wanted], *, patience_seconds: float =
 async def provision(
     nc: Client, items: Sequence[Wanted], *, apply: bool = True, patience_seconds: float = 30.0
 ) -> list[Difference]:
-    """Safe to run from several places at once. `apply=False` only looks, for a worker at start.
+    """Create and update the items, and return the differences. Safe to run from several places at once.
 
-    Raises Unavailable when the server doesn't answer for so long, or refuses (no right, no JetStream),
-    ProvisionError when another prefix has the same names, or the byte limits are more than the server or the
-    account offers.
+    `apply=False` only compares, for a worker at its start. Raises Unavailable if the server does not answer
+    within `patience_seconds`, or refuses (no right, no JetStream), and ProvisionError if another prefix has
+    the same names, or if the byte limits exceed what the server or the account offers.
     """
     api = _Api(nc, patience_seconds)
     found = await look(nc, items, patience_seconds=patience_seconds)

@@ -24,9 +24,9 @@ TOOL_SETS = 16
 
 
 def without_retries(model: Model[Any]) -> ModelSettings:
-    """Settings by which the client of the model makes each request once.
+    """Settings that make the client of the model send each request once.
 
-    If a client can be told once for all requests, it is.
+    A client that can be configured once for all requests is configured here instead.
     """
     client: Any = getattr(model, "client", None)
     openai = sys.modules.get("openai")  # loaded if the model needs it

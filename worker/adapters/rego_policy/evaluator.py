@@ -109,7 +109,7 @@ class Evaluator:
         return process
 
     async def _ask(self, process: Process, line: bytes, seconds: float) -> dict[str, Any]:
-        """Send a line and read one. A process that does not answer, or that nobody waits for, is ended."""
+        """Send a line and read one. Ends the process if it does not answer, or if the call is cancelled."""
         if process.stdin is None or process.stdout is None:
             raise PolicyUnusable("the evaluator has no pipes")
         answered = b""

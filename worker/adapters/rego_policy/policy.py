@@ -135,7 +135,7 @@ class RegorusPolicy:
             await old.close()
 
     def _tell_left_out(self, files: PolicyFiles) -> None:
-        """Log policies that do not decide although somebody may think so."""
+        """Log policy files that are not used, although the operator may expect them to be."""
         if files.left_out and files.left_out != self._left_out:
             log.warning("policy_files_unused", files=files.unused)
         self._left_out = files.left_out

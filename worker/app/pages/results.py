@@ -87,7 +87,7 @@ class Figures:
 
 
 def figures(rows: Sequence[IncidentRow]) -> Figures:
-    """Add up."""
+    """The totals of the rows."""
     seconds = sorted(row.seconds for row in rows)
     return Figures(
         results=len(rows),

@@ -121,7 +121,7 @@ async def open_catalog(
 ) -> OpenedCatalog:
     """The catalog that the settings name.
 
-    Raises CatalogUnavailable when there is no good one to begin with.
+    Raises CatalogUnavailable if there is no valid one at the start.
     """
     embedder = await open_embedder(settings, stack)
     if url := settings.database_url.get_secret_value():

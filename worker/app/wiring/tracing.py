@@ -53,7 +53,7 @@ def new_tracer(variables: Mapping[str, str]) -> OtlpTracer:
 
 
 def open_tracer(variables: Mapping[str, str], stack: AsyncExitStack) -> Tracer:
-    """The tracer, closed with the stack. Without a usable one, work goes on without traces."""
+    """The tracer, closed with the stack. Without a usable one, the worker runs without traces."""
     if not (address := endpoint(variables)):
         return ForwardingTracer()
     try:

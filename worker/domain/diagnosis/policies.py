@@ -1,4 +1,4 @@
-"""NetworkPolicies that admit nothing between a workload and what it depends on."""
+"""NetworkPolicies that block the traffic between a workload and its dependencies."""
 
 from __future__ import annotations
 

@@ -189,9 +189,9 @@ class _Loop:
         self.turns: list[Turn] = [UserTurn(given.opening)]
         self._attempts: list[Attempt] = []
         self._told: set[Unreadable] = set()
-        """Ways of being unreadable that the model was told about at no cost of an attempt."""
+        """The kinds of unreadable answers that were returned to the model without counting as an attempt."""
         self._refusal = b""
-        """The last verdict, until it is recorded with the claim of the call that tells the model about it."""
+        """The last verdict, until it is recorded with the claim of the call that reports it to the model."""
         self._facts: VerdictFacts | None = None
         self._partial: Accepted | None = None
         self._shrunk, self._prefix = False, prefix_chars(given.system, given.tools)
@@ -291,9 +291,9 @@ class _Loop:
         return replace(judged, at=self._given.clock.now())
 
     def _only_told(self, judged: Judged) -> Unreadable | None:
-        """Why an answer is unreadable, if it is enough to tell the model how to answer; else None.
+        """Why an answer is unreadable, if this does not count as an attempt; else None.
 
-        It is told once of each way, while calls remain besides those reserved for the attempts.
+        Each kind is forgiven once, while calls remain besides those reserved for the attempts.
         """
         limits, way = self._given.limits, judged.unreadable
         reserved = limits.attempts - len(self._attempts)

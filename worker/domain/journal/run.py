@@ -66,7 +66,7 @@ NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED, FINISHED})
 class Run:
     """Implements JournalRun on another one. `name` names the run, and is part of the ids of its events.
 
-    `proceed` is awaited before each paid call. It raises Halted if nobody waits for the answer any more,
+    `proceed` is awaited before each paid call. It raises Halted if the answer is no longer needed,
     Preempted if other requests go first. `new_token` returns random digits for fences. `signer` signs the end
     of the audit chain.
     """

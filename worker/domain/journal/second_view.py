@@ -72,7 +72,7 @@ SECOND_VIEW_STEP = TypeAdapter(SecondViewStep)
 class SecondView:
     """Asks the second model once; a journaled choice is not asked for again.
 
-    `proceed` raises Halted if nobody waits any more. `calls` is the number of calls of the request so far.
+    `proceed` raises Halted if the answer is no longer needed. `calls` is the number of calls of the request so far.
     """
 
     model: Model

@@ -160,7 +160,7 @@ class HaltReason(enum.StrEnum):
 
 
 class Halted(_ReasonedError[HaltReason]):
-    """Nobody waits for the answer any more: no further call is made."""
+    """The answer is no longer needed, so no further call is made."""
 
 
 class ClusterUnreadable(Exception):  # noqa: N818 - a state, not a fault of the caller

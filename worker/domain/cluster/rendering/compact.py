@@ -94,7 +94,7 @@ def render_object(manifest: Manifest, max_tokens: int, *, path: str = "") -> Ren
 def render_value(value: Any, max_tokens: int, *, path: str | None = None) -> Rendered:
     """Any JSON value as one line of at most `max_tokens`, redacted as `render_object` does.
 
-    `path` is where the value stands in an object; marks name paths only if it stands in one.
+    `path` is the place of the value in an object, if it has one: then cut marks name paths.
     """
     value = _redacted(value)
     full = to_json(value)

@@ -80,11 +80,10 @@ class NoSuchPlace(Exception):  # noqa: N818 - a state of the log
 
 
 def between(lines: list[str], after: str, before: str) -> list[str]:
-    """The lines after the first place and before the last one.
+    """The lines after one place and before another.
 
-    Each is a time or a text of a line; empty is no bound.
-
-    `before` is looked for behind `after`. Raises NoSuchPlace for a text that no line holds.
+    A place is a time or a text in a line; an empty one sets no bound. `before` is searched for after `after`.
+    Raises NoSuchPlace for a text that no line contains.
     """
     start, end = 0, len(lines)
     if after:

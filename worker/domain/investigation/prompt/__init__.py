@@ -1,4 +1,4 @@
-"""What the model is told: the system text, and the first user turn with its sections.
+"""The prompt: the system text, and the first user turn with its sections.
 
 The order is fixed so that providers can cache the prefix: tools (constant, sorted), the system text (constant
 for a kind of request: no id, time or cluster name in it), the incident as the first user turn, then history

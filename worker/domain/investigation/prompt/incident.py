@@ -145,7 +145,7 @@ def _clean(item: Evidence) -> Evidence:
 
 
 def safety_section(context: SafetyContext | None, shown: Callable[[str, str], str], most_chars: int) -> str:
-    """The section, with at most so many characters of what is no limit; empty when nothing was said."""
+    """The section about the safety context; empty without one. `most_chars` bounds all but its limits."""
     if context is None:
         return ""
     limits = [f"- {limit}" for limit in limits_of(context, shown)]
@@ -178,6 +178,6 @@ def limits_of(context: SafetyContext, shown: Callable[[str, str], str]) -> Itera
 
 
 def shown_context(context: SafetyContext) -> str:
-    """Return what is no limit, as compact JSON; empty if nothing is set."""
+    """Return the parts that are not limits, as compact JSON; empty if none is set."""
     told = context.model_dump(mode="json", include=SAFETY_FIELDS, exclude_defaults=True)
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False) if told else ""
