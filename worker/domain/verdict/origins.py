@@ -2,7 +2,7 @@
 
 Code sets the values that name the target. It checks those that it can compute from the finding that confirms
 the answer: the revision, names of the objects in question, and sizes, which may grow to at most twice their
-present value.
+present value, memory and CPU also to the limit of the revision that a rollback would restore.
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.analysis import ParameterOrigin
-from worker.domain.cluster.fields import dig, name_of
+from worker.domain.cluster.changes import revision_number, template_of
+from worker.domain.cluster.fields import dig, mapping, name_of
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.actions import remedies_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import container_specs, pod_spec_of, pods_of, sick_containers
+from worker.domain.diagnosis.structure import (
+    container_specs,
+    pod_spec_of,
+    pods_of,
+    revisions,
+    sick_containers,
+)
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Parameter
 from worker.domain.verdict.checks.targets import target_part
@@ -104,9 +111,13 @@ class _Check:
         )
 
     def grows(self, name: str, value: Any) -> bool:
-        """True if the value is more than what the target has now, and at most the double; of nothing, one."""
+        """True if the value is more than what the target has now, and at most the double (of nothing, one), or
+        at most what it had in the revision to roll back to.
+        """
         now, wanted = self.now(name), quantity(value)
-        return now is not None and wanted is not None and now < wanted <= (now * MAX_GROWTH or 1)
+        if now is None or wanted is None:
+            return False
+        return now < wanted <= max(now * MAX_GROWTH or 1, self.before(name) or 0)
 
     def misses(self, name: str, value: Any) -> bool:
         """True if the value is known to repair nothing.
@@ -137,16 +148,26 @@ class _Check:
         remedies = remedies_of(workflow.action_type) & self.finding.remedies if workflow else ()
         for remedy in remedies:
             if remedy in RESOURCES and RESOURCES[remedy].upper() in name:
-                return 1.0 if "FACTOR" in name else quantity(self.limit(RESOURCES[remedy]))
+                return 1.0 if "FACTOR" in name else quantity(self.limit(RESOURCES[remedy], self.specs()))
             word, path = FIELDS.get(remedy, ("", ()))
             if word and word in name:
                 return quantity(dig(self.facts.get(self.target), *path))
         return None
 
-    def limit(self, resource: str) -> Any:
+    def before(self, name: str) -> float | None:
+        """The limit that the parameter sets, in the revision to roll back to; None if it is not known."""
+        resource = next((r for r in RESOURCES.values() if r.upper() in name and "FACTOR" not in name), "")
+        kept = revisions(self.facts, self.target) if self.finding.revision and resource else ()
+        found = next((r for r in kept if revision_number(r) == self.finding.revision), None)
+        return (
+            quantity(self.limit(resource, container_specs(mapping(template_of(found).get("spec")))))
+            if found
+            else None
+        )
+
+    def limit(self, resource: str, specs: list[dict[str, Any]]) -> Any:
         """The limit of the container that the answer names, or of the only one."""
         given = [value for name, value in _values(self.accepted).items() if "CONTAINER" in name.upper()]
-        specs = self.specs()
         chosen = [spec for spec in specs if spec.get("name") in given] if given else specs
         return dig(chosen[0], "resources", "limits", resource) if len(chosen) == 1 else None
 

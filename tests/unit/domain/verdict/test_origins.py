@@ -56,6 +56,7 @@ async def origins(
     replicas=2,
     defaults: Any = None,
     finding=True,
+    history=(),
     **fields,
 ):
     names = dict.fromkeys([*parameters, *(defaults or {})])
@@ -73,7 +74,7 @@ async def origins(
     )
     about = {"cause": Cause.OUT_OF_MEMORY, "revision": 3, **fields}
     found = Diagnosis(object=target, sentence="It fails.", remedies=frozenset({remedy}), **about)
-    cluster = MemoryCluster(objects(*made, replicas=replicas))
+    cluster = MemoryCluster([*objects(*made, replicas=replicas), *history])
     return await Investigator(cluster).conclude(
         ClusterFacts(), lambda known: parameter_origins(accepted, found if finding else None, known)
     )
@@ -103,6 +104,36 @@ async def test_nothing_is_checked_for_another_remedy_or_without_a_finding(action
     value = next(iter(next(g[4] for g in GROWING if g[2] == name)))
     assert await origins(action, Remedy.RESTART, {name: value}, target) == {name: MODEL}
     assert await origins(action, remedy, {name: value}, target, finding=False) == {name: MODEL}
+
+
+def revision(number, *containers):
+    """A ReplicaSet of the Deployment."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api", "uid": "d", "controller": True}
+    marks = {"deployment.kubernetes.io/revision": str(number)}
+    meta = {"name": f"api-{number}", "namespace": "shop", "ownerReferences": [owner], "annotations": marks}
+    spec = {"template": {"spec": {"containers": list(containers)}}}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec}
+
+
+BEFORE = [revision(2, container("app", "8Gi")), revision(3, container("app", "640Mi")), revision(4, *ONE)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "to", "origin"),
+    [
+        ("MEMORY_LIMIT", "640Mi", 3, CODE),
+        ("MEMORY_LIMIT", "641Mi", 3, MODEL),
+        ("MEMORY_LIMIT", "640Mi", 0, MODEL),
+        ("MEMORY_LIMIT", "8Gi", 2, CODE),
+        ("MEMORY_LIMIT", "640Mi", 9, MODEL),
+        ("MEMORY_FACTOR", 2.5, 3, MODEL),
+    ],
+)
+async def test_a_limit_may_be_what_it_was_in_the_revision_to_roll_back_to(name, value, to, origin):
+    given = await origins(
+        "IncreaseMemory", Remedy.INCREASE_MEMORY, {name: value}, history=BEFORE, revision=to
+    )
+    assert given == {name: origin}
 
 
 async def test_one_replica_is_the_first_step_from_none():
