@@ -13,7 +13,7 @@ class Usage(Message):
     """Calls, tokens, cost and time."""
 
     llm_calls: Count = 0
-    """Calls of a model."""
+    """Answered calls of a model; failed tries are not counted."""
     tool_calls: Count = 0
     """Tool calls that were run."""
     input_tokens: Count = 0

@@ -174,8 +174,13 @@ def test_a_confirmation_does_not_repeat_the_root_cause():
     assert (1, 1) == (text.count("The limit is too small."), text.count("out of memory, Deployment shop/api"))
 
 
-def test_without_a_root_cause_the_terminal_shows_what_rules_see():
+@pytest.mark.parametrize(
+    "cause", [None, RootCauseAnalysis(summary="The limit is too small.", severity="high")]
+)
+def test_the_terminal_shows_what_rules_see_with_and_without_a_root_cause(cause):
     seen = DiagnosedCause(
         cause="image", object=AffectedResource(kind="Pod", name="api"), summary="The image is missing."
     )
-    assert "• The image is missing." in shown(diagnosis=(seen,))
+    text = shown(diagnosis=(seen,), root_cause_analysis=cause)
+    assert text.index("What rules see") < text.index("• The image is missing.")
+    assert ("The limit is too small." in text) is (cause is not None)

@@ -110,18 +110,17 @@ def _evidence(result: AnalysisResult) -> Table:
 
 
 def _root_cause(result: AnalysisResult) -> Group:
-    rca = result.root_cause_analysis
+    rca, seen = result.root_cause_analysis, _bullets(cause.summary for cause in result.diagnosis)
+    by_rules = [_text("What rules see in the state of the cluster:"), *seen] if seen else []
     if rca is None:
-        seen = _bullets(cause.summary for cause in result.diagnosis)
-        said = [_text("What rules see in the state of the cluster:"), *seen] if seen else []
-        return Group(_text(verdict_line.no_cause_line(result), style="yellow"), *said)
+        return Group(_text(verdict_line.no_cause_line(result), style="yellow"), *by_rules)
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
         ("affected", verdict_line.where(result.affected_resource)),
         ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
         ("factors", "\n".join(f"• {one_line(f, FACTOR_CHARS)}" for f in factors)),
     )
-    return Group(_text(rca.summary.strip()), _text(""), details)
+    return Group(_text(rca.summary.strip()), _text(""), details, *by_rules)
 
 
 def _new_factors(summary: str, factors: Iterable[str]) -> list[str]:
