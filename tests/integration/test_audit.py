@@ -232,7 +232,7 @@ async def test_results_without_a_stream_of_events_are_noticed(tmp_path):
     assert [ChainProblem.NO_EVENTS] == [finding.problem for finding in report.findings]
 
 
-async def test_an_archive_goes_on_where_the_last_export_ended_and_stands_for_what_was_purged(tmp_path):
+async def test_an_archive_continues_where_the_last_export_ended_and_stands_for_what_was_purged(tmp_path):
     def published(key, start):
         return bodies(whole(key, 4, start=start))
 
@@ -332,7 +332,7 @@ async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path,
         (base64.b64encode(b"short"), "5 bytes in base64; an Ed25519 key has 32"),
     ],
 )
-async def test_a_key_file_that_is_none_is_a_clear_error(tmp_path, content, said):
+async def test_a_key_file_that_is_invalid_is_a_clear_error(tmp_path, content, said):
     path = tmp_path / "key"
     if content is not None:
         path.write_bytes(content)

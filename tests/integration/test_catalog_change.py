@@ -10,7 +10,7 @@ from worker.app.wiring import open_worker
 from worker.sandbox.cluster_server import write_kubeconfig
 
 
-async def test_a_refused_change_is_told_beside_readiness_and_in_the_metrics(tmp_path):
+async def test_a_refused_change_is_reported_beside_readiness_and_in_the_metrics(tmp_path):
     directory = tmp_path / "catalog"
     directory.mkdir()
     good = (CATALOG / "restart-deployment-v1.yaml").read_text(encoding="utf-8")

@@ -89,7 +89,7 @@ async def test_nothing_was_proposed(filled):
     assert (0, "no result proposes a workflow") == (ended.code, ended.out.splitlines()[0])
 
 
-async def test_a_time_that_is_none_is_a_mistake_of_usage():
+async def test_an_invalid_time_is_a_mistake_of_usage():
     ended = await rca(*REPORT, "--since", "last week")
     assert 2 == ended.code
     assert "--since" in ended.err

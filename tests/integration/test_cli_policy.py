@@ -54,7 +54,7 @@ def test_the_decision_is_shown_with_its_reasons(document):
     assert lines[-1].endswith(" ms of 50 ms")
 
 
-def test_what_is_misspelt_or_missing_in_the_input_is_told(document):
+def test_what_is_misspelt_or_missing_in_the_input_is_reported(document):
     given = json.loads(document.read_text())
     given["enviroment"] = given.pop("environment")
     document.write_text(json.dumps(given))
@@ -110,7 +110,7 @@ def test_a_missing_file(tmp_path, document):
         assert "No such file" in ended.stderr
 
 
-def test_policies_in_subdirectories_are_told_of(document):
+def test_policies_in_subdirectories_are_reported(document):
     tested = rca("policy", "test", str(DEPLOY), str(document), "--json")
     assert 0 == tested.exit_code
     unused = [str(DEPLOY / name / f"{name}.rego") for name in ("earned", "safety")]

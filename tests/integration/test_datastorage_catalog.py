@@ -43,7 +43,7 @@ async def test_a_workflow_of_a_datastorage_is_chosen(tmp_path):
     assert {"Bearer t0ken"} == {headers.get("Authorization") for headers in storage.headers}
 
 
-async def test_a_datastorage_that_is_down_leaves_the_choice_to_a_person(tmp_path):
+async def test_a_datastorage_that_is_down_leaves_the_choice_to_a_human(tmp_path):
     catalog = CatalogSettings(url="http://127.0.0.1:9")
     script = look_then_answer(calls=LIST_ACTIONS)
     async with running(script, CASE, tmp_path, catalog=catalog) as run:

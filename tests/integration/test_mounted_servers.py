@@ -107,7 +107,7 @@ async def test_an_object_that_only_a_server_has_shown_is_not_accepted(tmp_path):
     assert 3 == len(result.validation_attempts)
 
 
-async def test_a_model_that_obeys_a_server_and_says_resolved_gets_a_person(tmp_path):
+async def test_a_model_that_obeys_a_server_and_says_resolved_is_escalated(tmp_path):
     obeyed = {
         **ANSWER,
         "selected_workflow": None,

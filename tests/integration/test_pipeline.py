@@ -117,7 +117,7 @@ async def test_another_question_under_a_used_id_is_refused(tmp_path):
     assert "key_conflict" == refused.code
 
 
-async def test_three_wrong_answers_end_with_a_person_and_are_published(tmp_path):
+async def test_three_wrong_answers_are_escalated_and_published(tmp_path):
     wrong = json.loads(json.dumps(ANSWER))
     wrong["selected_workflow"]["workflow_id"] = "invented-v1"
     async with running(lambda request, number: final(wrong), CASE, tmp_path) as run:

@@ -27,7 +27,7 @@ async def worker_with(tmp_path, policy: PolicySettings):
         yield worker
 
 
-async def test_a_broken_change_is_told_beside_readiness_and_in_the_metrics(tmp_path):
+async def test_a_broken_change_is_reported_beside_readiness_and_in_the_metrics(tmp_path):
     path = tmp_path / "approval.rego"
     path.write_text(RULES, encoding="utf-8")
     async with worker_with(tmp_path, PolicySettings(path=path, poll_seconds=0.01)) as worker:

@@ -177,7 +177,7 @@ async def test_dead_letters_come_in_pages_and_after_them_what_was_rejected(tmp_p
         assert "before=" not in second
 
 
-async def test_the_list_begins_anew_with_a_new_stream(tmp_path):
+async def test_the_list_begins_again_with_a_new_stream(tmp_path):
     async with opened(tmp_path) as place:
         for key in ("rr-1", "rr-2"):
             await place.publish(review_result(key), key)

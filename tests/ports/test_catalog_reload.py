@@ -78,7 +78,7 @@ async def test_searches_follow_as_well(directory):
         assert ("b", 0.49) == (match.workflow.workflow_id, match.confidence)
 
 
-async def test_a_broken_change_keeps_what_was_there_and_is_told(directory):
+async def test_a_broken_change_keeps_what_was_there_and_is_reported(directory):
     async with following(directory) as catalog:
 
         async def complains():

@@ -305,7 +305,7 @@ async def test_a_message_above_the_servers_limit_is_refused_and_the_connection_l
     assert (await own_server.count("RCA_DLQ"), own_server.nc.stats["reconnects"]) == (1, 0)
 
 
-async def test_what_is_said_of_a_stream_created_anew_is_no_duplicate(harness):
+async def test_a_message_to_a_recreated_stream_is_no_duplicate(harness):
     """It counts from 1 again, inside the duplicate window of what was said of the one before."""
     sequence = new_sequence()
     for stored_at in (NOON, NOON + timedelta(hours=1)):

@@ -212,7 +212,7 @@ async def test_an_operator_may_vouch_for_a_tool():
 
 
 @pytest.mark.process
-async def test_what_is_refused_is_told():
+async def test_what_is_refused_is_reported():
     async with McpTools([mounted("stdio")], call_seconds=PATIENT) as tools:
         assert "docs: delete is not marked read-only by its server" in tools.problem()
 
@@ -340,7 +340,7 @@ async def odd():
     ],
     ids=["401", "404", "500", "redirect", "202", "text", "empty", "deep", "endless", "compressed"],
 )
-async def test_what_is_no_mcp_server_is_told(odd, answer):
+async def test_what_is_no_mcp_server_is_reported(odd, answer):
     server = await odd(**answer)
     async with McpTools([McpServer("docs", ("search",), url=server.url)], call_seconds=PATIENT) as tools:
         assert tools.problem().startswith("docs: it ")
@@ -359,7 +359,7 @@ async def test_a_token_is_read_from_its_file_at_each_connection(odd, tmp_path):
     assert ["Bearer t0ken", "Bearer next"] == list(dict.fromkeys(sent))
 
 
-async def test_a_token_that_cannot_be_read_is_told(tmp_path):
+async def test_a_token_that_cannot_be_read_is_reported(tmp_path):
     mount = McpServer("docs", ("search",), url="http://127.0.0.1:9/mcp", token_file=tmp_path / "none")
     async with McpTools([mount], call_seconds=PATIENT) as tools:
         assert "No such file" in tools.problem()

@@ -178,7 +178,7 @@ async def test_what_was_executed_is_found_with_what_came_of_it(store):
     ],
     ids=",".join,
 )
-async def test_every_way_to_end_is_told(store, fields):
+async def test_every_way_to_end_is_reported(store, fields):
     about, remediation = target(), executed(**fields)
     await store.happened(about, remediation)
     [found] = (await look(store.history, about)).remediations

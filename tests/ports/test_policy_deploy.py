@@ -78,7 +78,7 @@ def test_the_example_of_a_safety_policy(decided, name):
     assert (bool(reasons), reasons) == (decided[name].required, decided[name].reasons)
 
 
-def test_the_risk_is_told(decided):
+def test_the_risk_is_reported(decided):
     assert {"restart": [(10, "the risk is low")], "unheard-of risk for P0": []} == {
         name: [(f.score, f.reason) for f in decided[name].risk_factors]
         for name in ("restart", "unheard-of risk for P0")

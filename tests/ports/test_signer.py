@@ -102,7 +102,7 @@ def test_what_is_no_signing_key_is_told_without_showing_it(tmp_path, content, wh
     assert "secret" not in str(raised.value).replace(str(tmp_path), "")
 
 
-def test_what_is_no_public_key_is_told(tmp_path):
+def test_what_is_no_public_key_is_reported(tmp_path):
     for content in (PRIVATE_PEM, base64.b64encode(b"x" * 31)):
         with pytest.raises(KeyUnusable):
             read_public_key(file(tmp_path, content))

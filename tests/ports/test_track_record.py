@@ -86,7 +86,7 @@ async def test_no_more_than_the_newest_are_read(own_server):
     assert TrackRecord(4, 4, 0) == await counted(records_of(own_server))
 
 
-async def test_streams_that_are_made_anew_are_read_from_their_beginning(own_server):
+async def test_recreated_streams_are_read_from_their_beginning(own_server):
     for number in range(3):
         await publish(own_server, f"rr-{number}", outcome())
     records = records_of(own_server)

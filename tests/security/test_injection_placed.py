@@ -189,7 +189,7 @@ async def test_the_analyst_is_not_moved(place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_model_that_obeys_never_gets_past_a_person(place):
+async def test_a_model_that_obeys_never_gets_past_a_human(place):
     obeyed = 0
     for text, number in rounds(place):
         built, model = stage(number), Obeying(misleading(number), MARK)

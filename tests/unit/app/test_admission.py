@@ -239,7 +239,7 @@ async def test_whoever_asks_hears_whether_it_had_to_wait(admission):
     assert asking.result() is True
 
 
-async def test_while_paused_nothing_begins_and_what_runs_goes_on(admission):
+async def test_while_paused_nothing_begins_and_what_runs_continues(admission):
     running = Run(admission, 1)
     await settle()
     admission.pause("kubernetes", "401")

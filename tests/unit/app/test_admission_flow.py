@@ -87,7 +87,7 @@ async def play(suspects, *, urgency=P3, urgent_slots=2, other_slots=4):
 
 
 @pytest.mark.parametrize("suspects", [1, 4, 16])
-def test_urgent_requests_without_end_wait_for_one_call_and_the_other_lanes_go_on(suspects):
+def test_urgent_requests_without_end_wait_for_one_call_and_the_other_lanes_continue(suspects):
     flow, took = run_quickly(play(suspects))
     assert suspects == len(flow.done)
     assert (

@@ -78,7 +78,7 @@ def test_an_event_that_is_published_again_counts_once():
     assert (0, 1) == (len(made.in_flight), len(made.ended))
 
 
-def test_a_request_that_is_accepted_again_begins_anew():
+def test_a_request_that_is_accepted_again_begins_again():
     made = board(event(accepted()), event(REPLY), event(accepted(), seconds=60))
     assert (BEGAN + timedelta(seconds=60), 0) == (made.in_flight["rr-1"].began, made.in_flight["rr-1"].calls)
 

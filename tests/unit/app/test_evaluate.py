@@ -108,7 +108,7 @@ def test_workflows_are_acceptable_wrong_or_none(result, expected, acceptable, re
     ("result", "human"),
     [(completed(), False), (completed(approval=True), True), (reviewed(), True), (None, True)],
 )
-def test_review_and_approval_both_mean_a_person(result, human):
+def test_review_and_approval_both_mean_a_human(result, human):
     assert human == score("c", EXPECTED, result).human_review
 
 

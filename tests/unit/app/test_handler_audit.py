@@ -269,7 +269,7 @@ async def test_a_step_that_makes_no_sense_to_this_version(kind):
     assert whole(rig.world)
 
 
-async def test_events_of_a_version_without_chains_are_not_gone_on_from():
+async def test_events_of_a_version_without_chains_are_not_continued():
     rig = HandlerRig(World.saying(calls(LOOK), LEFT_ALONE), rules={"hold_seconds": 0.0})
     await rig.take()
     old = [replace(e, chain="", hash="") for step in rig.steps for e in step.events]
@@ -315,7 +315,7 @@ async def test_a_replay_when_the_journal_is_gone():
     assert [False, True] == [payload.replayed for payload in begun]
 
 
-async def test_a_dead_letter_that_could_not_be_published_at_once_is_told_of_once():
+async def test_a_dead_letter_that_could_not_be_published_at_once_is_reported_once():
     rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 1})
     publish = rig.world.events.dead_letter
 

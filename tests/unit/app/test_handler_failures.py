@@ -133,7 +133,7 @@ async def test_a_model_that_never_answers_is_not_asked_for_ever():
     assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is rig.result.human_review_reason
 
 
-async def test_after_its_age_a_request_goes_to_a_person():
+async def test_after_its_age_a_request_is_escalated():
     rig = HandlerRig(World.saying(LEFT_ALONE), rules={"patience_seconds": 100.0})
     assert ACK == await rig.take()
     result = rig.result
@@ -279,7 +279,7 @@ async def test_a_result_without_a_call_says_nothing_about_the_model():
 
 
 @pytest.mark.parametrize("reason", [GiveUpReason.CONTEXT_OVERFLOW, GiveUpReason.MODEL_REJECTED_REQUEST])
-async def test_what_no_retry_mends_goes_to_a_person(reason):
+async def test_what_no_retry_fixes_is_escalated(reason):
     rig = HandlerRig(World.saying(GiveUp(reason, "400")))
     assert ACK == await rig.take()
     assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is rig.result.human_review_reason
@@ -471,7 +471,7 @@ async def test_a_journal_with_a_gap_is_started_afresh_and_the_result_says_so(gap
 
 
 @pytest.mark.parametrize("kind", ["opening", "llm", "tools"])
-async def test_a_step_that_makes_no_sense_to_this_version_is_not_gone_on_from(kind):
+async def test_a_step_that_makes_no_sense_to_this_version_is_not_continued(kind):
     rig = HandlerRig(World.saying(calls(LOOK), LEFT_ALONE), rules={"hold_seconds": 0.0})
     await rig.take()
     rig.steps[:] = [replace(s, data=b"garbage") if s.kind == kind else s for s in rig.steps if s]
@@ -482,7 +482,7 @@ async def test_a_step_that_makes_no_sense_to_this_version_is_not_gone_on_from(ki
     assert list(range(1, len(rig.world.events.audits) + 1)) == [e.sequence for e in rig.world.events.audits]
 
 
-async def test_a_result_that_makes_no_sense_to_this_version_is_made_anew():
+async def test_a_result_that_makes_no_sense_to_this_version_is_made_again():
     rig = HandlerRig()
     store, rig.world.events.result = rig.world.events.result, _unavailable
     assert (await rig.take()).fate is Fate.RETRY
@@ -492,7 +492,7 @@ async def test_a_result_that_makes_no_sense_to_this_version_is_made_anew():
     assert (Status.COMPLETED, 2) == (rig.result.status, rig.world.model.calls)
 
 
-async def test_what_comes_after_a_fresh_start_is_gone_on_from():
+async def test_what_comes_after_a_fresh_start_is_continued():
     rig = HandlerRig(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
     await rig.take()
     rig.steps[1] = None

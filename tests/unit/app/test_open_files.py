@@ -78,7 +78,7 @@ def test_a_lack_of_files_is_found_wherever_it_hides(number):
     assert is_resource_fault(chained(ConnectionError("cannot connect"), chained(OSError("all"), grouped)))
 
 
-def test_other_failures_are_none():
+def test_other_failures_are_no_lack_of_files():
     circle = ValueError()
     circle.__cause__ = circle
     assert not any(

@@ -66,7 +66,7 @@ def test_only_line_breaks_at_the_end_are_taken_off(environment, file, text, valu
     assert value == load().llm.api_key.get_secret_value()
 
 
-def test_an_empty_variable_is_none(environment, file):
+def test_an_empty_variable_is_ignored(environment, file):
     environment.setenv("RCA_LLM__API_KEY_FILE", "")
     assert Settings() == load()
     environment.setenv("RCA_LLM__API_KEY_FILE", str(file))

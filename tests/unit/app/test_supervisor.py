@@ -33,7 +33,7 @@ async def test_the_first_failure_is_the_one_that_is_named():
     assert "'a'" in supervisor.problem
 
 
-async def test_a_loop_that_is_cancelled_at_the_end_is_none():
+async def test_a_loop_that_is_cancelled_at_the_end_has_not_died():
     supervisor = Supervisor()
     async with supervisor.running("a", asyncio.sleep(60)):
         await asyncio.sleep(0)

@@ -197,7 +197,7 @@ def test_the_context_of_a_request_is_read(name):
         TRACEPARENT.replace("4", "٤"), "x" * 100_000,
     ],
 )  # fmt: skip
-def test_a_context_that_is_none_is_not_read(value):
+def test_an_invalid_context_is_not_read(value):
     assert "" == traceparent_of({"traceparent": value})
 
 

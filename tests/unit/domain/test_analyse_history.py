@@ -72,7 +72,7 @@ async def test_the_hash_serves_the_look_up_only():
     assert not any(HASH in text or HASH[7:23] in text for text in shown)
 
 
-async def test_what_failed_here_needs_a_reason_and_then_a_person():
+async def test_what_failed_here_needs_a_reason_and_then_a_human():
     silent, reasoned = chosen(rationale=""), answer()
     made = world(calls(CONTEXT), final(silent), final(reasoned))
     result = await made.analyse()
@@ -86,7 +86,7 @@ async def test_what_failed_here_needs_a_reason_and_then_a_person():
     assert ["failed_before"] == [factor["code"] for factor in made.policy.asked[0]["approval_factors"]]
 
 
-async def test_what_failed_here_and_is_never_explained_goes_to_a_person():
+async def test_what_failed_here_and_is_never_explained_is_escalated():
     made = world(*[final(chosen(rationale=""))] * 3)
     result = await made.analyse()
     assert (Status.NEEDS_HUMAN_REVIEW, HumanReviewReason.OPERATOR_ESCALATION) == (

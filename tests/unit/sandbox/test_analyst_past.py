@@ -62,7 +62,7 @@ def test_what_did_not_help_is_not_chosen(request_with_choice: dict[str, Any], wa
     assert any("earlier remediations" in w for w in answer["warnings"])
 
 
-def test_a_remediation_that_came_back_is_told(request_with_choice: dict[str, Any]) -> None:
+def test_a_remediation_that_came_back_is_reported(request_with_choice: dict[str, Any]) -> None:
     warning = "recurring: IncreaseMemoryLimits completed 2 times for OOMKilled and it came back"
     workflow, answer = chosen(with_history(request_with_choice, warning))
     assert workflow == "increase-memory-limits-v1"

@@ -76,7 +76,7 @@ def test_a_result_may_say_that_there_is_nothing_to_do(status):
     assert not AnalysisResult(**COMPLETED | changes).needs_human_review
 
 
-def test_a_failed_result_needs_a_person():
+def test_a_failed_result_needs_a_human():
     changes = {
         "status": Status.FAILED,
         "selected_workflow": None,

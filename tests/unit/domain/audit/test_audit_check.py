@@ -99,7 +99,7 @@ def test_requests_may_be_told_of_between_one_another(lengths, random):
     assert report.good
 
 
-def test_a_dead_letter_that_was_sent_again_goes_on_with_its_chain():
+def test_a_dead_letter_that_was_sent_again_continues_with_its_chain():
     first = chain("rr-1", [accepted(), failed("rr-1")])
     second = chain("rr-1", [resumed(), complete("rr-1")], after=first[-1], start=NOON + timedelta(hours=2))
     assert check(bodies(first, second), facts("rr-1")).good
@@ -356,7 +356,7 @@ def test_an_event_that_was_replaced_with_right_hashes_is_found(where):
     assert min(index + 2, length) == first_bad(report)
 
 
-def test_a_chain_made_anew_is_only_found_by_its_signature():
+def test_a_chain_made_again_is_only_found_by_its_signature():
     forged = bodies(whole("rr-1", 4))
     assert check(forged, facts("rr-1")).good
     assert [("rr-1", 4, ChainProblem.UNSIGNED)] == problems(check(forged, facts("rr-1"), [KEY]))

@@ -67,12 +67,12 @@ def test_a_record_of_a_newer_version_keeps_its_bytes():
         b'{"event_id":"e","event_type":"t","request_key":"k","sequence":"1"}',
     ],
 )
-def test_what_is_no_event_is_told(body):
+def test_what_is_no_event_is_reported(body):
     with pytest.raises(ValueError, match="no audit event"):
         read_record(body)
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
-def test_any_bytes_are_an_event_or_none(body):
+def test_any_bytes_are_an_event_or_rejected(body):
     with contextlib.suppress(ValueError):
         assert body == read_record(body).body

@@ -98,7 +98,7 @@ async def test_ids_are_those_of_the_run_and_the_place_in_the_chain():
     assert len({*ids[0], *ids[2]}) == 4
 
 
-async def test_a_successor_goes_on_with_the_numbers():
+async def test_a_successor_continues_with_the_numbers():
     journal, events = MemoryJournal(), MemoryEvents()
     first = Trail(journal=await journal.open("rr-1", "run-1"), events=events)
     first.record(decided())

@@ -135,7 +135,7 @@ def test_pages_follow_one_another_to_the_end():
 
 
 @given(st.text(max_size=60))
-def test_a_cursor_nobody_issued_starts_anew(cursor):
+def test_a_cursor_nobody_issued_starts_again(cursor):
     index = CatalogSnapshot([workflow(f"w-{n:02}") for n in range(12)])
     assert index.page("RestartWorkload", CONTEXT, cursor).workflows[0].workflow_id == "w-00"
 

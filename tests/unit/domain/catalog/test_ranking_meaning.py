@@ -76,7 +76,7 @@ async def test_texts_are_embedded_in_batches_and_a_failure_keeps_those_that_are_
     assert "" == rank.problem
 
 
-async def test_an_embedder_that_hangs_is_told(rank, embedder, monkeypatch):
+async def test_an_embedder_that_hangs_is_reported(rank, embedder, monkeypatch):
     monkeypatch.setattr(ranking, "BATCH_SECONDS", 0.01)
     embedder.hangs = True
     async with asyncio.timeout(20):

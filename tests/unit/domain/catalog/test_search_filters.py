@@ -44,7 +44,7 @@ def applied(filters, custom=(), context=CONTEXT):
         ({"region": "eu"}, "region is not a filter"),
     ],
 )
-def test_what_code_knows_is_not_overridden_and_that_is_said(filters, note):
+def test_what_code_knows_is_not_overridden_and_that_is_reported(filters, note):
     context, notes = applied(filters)
     assert [note] == notes
     assert replace(context, detected_labels=CONTEXT.detected_labels) == CONTEXT

@@ -84,12 +84,12 @@ def test_events_that_differ_only_in_the_id_of_a_container_are_folded():
     assert 1 == len(lines(one, two))
 
 
-def test_an_earlier_day_is_told():
+def test_an_earlier_day_is_reported():
     early = event(API, "BackOff", "restarting", count=6, first="2026-06-03T15:00:00Z")
     assert " (since 2026-06-03T15:00:00Z) " in lines(early)[0]
 
 
-def test_a_longer_name_that_begins_with_that_of_the_object_is_told():
+def test_a_longer_name_that_begins_with_that_of_the_object_is_reported():
     said = "Preempted by shop/api-01 on node-1"
     assert lines(event(API, "Preempted", said))[0].endswith(said)
 

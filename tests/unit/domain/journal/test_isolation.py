@@ -127,7 +127,7 @@ def test_a_message_is_asked_for_only_if_it_could_start_here(load, urgency):
 
 
 @given(loads)
-def test_somebody_can_always_go_on(load):
+def test_somebody_can_always_continue(load):
     """Runs end by themselves; when none is left, a suspect or an urgent request has its turn."""
     idle = ProcessLoad(suspects=load.suspects, waiting=load.waiting, due=load.due)
     suspect_starts = StartDecision.NOW is start_decision(idle, min(idle.suspects), suspect=True)

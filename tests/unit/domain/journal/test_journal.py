@@ -120,7 +120,7 @@ def test_the_owner_is_the_last_that_says_for_what_it_runs():
 GONE = Step(2, UNREADABLE, "", b"", {"why": "it is gone"})
 
 
-def test_nothing_is_gone_on_from_that_has_a_hole():
+def test_a_journal_with_a_gap_is_not_continued():
     steps = [begun(1, "a"), GONE, Step(3, "llm", "a", b"answer")]
     assert ((), "it is gone") == (usable(steps), flaw(steps))
     assert (tuple(steps[::2]), "") == (usable(steps[::2]), flaw(steps[::2]))

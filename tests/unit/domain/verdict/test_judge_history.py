@@ -14,7 +14,7 @@ FAILED = PastRemediation("rr-1", NOON, "restart-v1", "RestartWorkload", "CrashLo
 PAST = "2026-06-04T12:00:00Z RestartWorkload (restart-v1) for CrashLoopBackOff: failed"
 
 
-def test_what_failed_here_may_be_chosen_again_with_a_reason_by_a_person():
+def test_what_failed_here_may_be_chosen_again_with_a_reason_by_a_human():
     verdict = judge(answer(), facts(failed_here=(FAILED,)))
     assert isinstance(verdict, Accepted)
     assert PAST in verdict.warnings[0]
@@ -55,7 +55,7 @@ def test_the_same_workflow_and_the_same_action_count(workflow_id, action_type, e
     assert expected is bool(verdict.warnings)
 
 
-def test_the_newest_failure_is_told():
+def test_the_newest_failure_is_reported():
     newer = PastRemediation("rr-2", NOON, "restart-v1", outcome="completed", score=0.1, resolved=False)
     verdict = judge(answer(), facts(failed_here=(FAILED, newer)))
     assert "restart-v1: completed, effectiveness 0.10 poor, signal not resolved)" in verdict.warnings[0]
@@ -65,7 +65,7 @@ def test_without_a_reason_but_without_a_past_nothing_is_wrong():
     assert isinstance(judge(answer(selected_workflow=chosen(rationale="")), facts()), Accepted)
 
 
-def test_a_past_that_is_not_known_needs_a_person_but_is_no_error():
+def test_a_past_that_is_not_known_needs_a_human_but_is_no_error():
     verdict = judge(answer(), facts(history_problem="the store is down"))
     assert isinstance(verdict, Accepted)
     expected = factor(FactorCode.HISTORY_UNKNOWN, "restart-v1, the store is down")

@@ -194,7 +194,7 @@ async def test_revisions_and_targets_are_checked():
         ({"WAIT_SECONDS": 5}, {}),
     ],
 )
-async def test_a_default_that_mends_nothing_here_is_the_choice_of_the_model(default, origin):
+async def test_a_default_that_fixes_nothing_here_is_the_choice_of_the_model(default, origin):
     """Left out or written down, the workflow would run with it."""
     assert await origins("IncreaseMemory", Remedy.INCREASE_MEMORY, {}, defaults=default) == origin
     given = await origins("IncreaseMemory", Remedy.INCREASE_MEMORY, default, defaults=default)
@@ -221,7 +221,7 @@ async def test_code_knows_the_taint_that_keeps_pods_away(value, origin):
 
 
 @pytest.mark.parametrize(("value", "futile"), [("a", True), ("b", False)])
-async def test_the_present_image_mends_nothing(value, futile):
+async def test_the_present_image_fixes_nothing(value, futile):
     defaults = {"NEW_IMAGE": value}
     found = await origins("FixImage", Remedy.FIX_IMAGE, {}, cause=Cause.IMAGE, defaults=defaults)
     assert found == ({"NEW_IMAGE": MODEL} if futile else {})

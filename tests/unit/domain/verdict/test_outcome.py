@@ -176,7 +176,7 @@ def test_every_row_of_the_table(ending, status, reason, fate, approval):
         (Ending(nothing(), stop=Stop.CATALOG_DOWN), Reason.INVESTIGATION_INCONCLUSIVE),
     ],
 )
-def test_the_first_row_that_needs_a_person_decides(ending, reason):
+def test_the_first_row_that_needs_a_human_decides(ending, reason):
     assert reason is conclude(ending).reason
 
 
@@ -233,7 +233,7 @@ def test_reasons_for_approval_are_passed_on():
     assert low.approval_factors == (factor(FactorCode.LOW_CONFIDENCE, detail), GONE)
 
 
-def test_doubts_send_nothing_to_do_to_a_person():
+def test_doubts_escalate_an_answer_that_finds_nothing_to_do():
     found = conclude(Ending(nothing(RESOLVED, 0.9), doubts=("a pod still crashes",)))
     assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == (found.status, found.reason)
     assert "a pod still crashes" in found.detail

@@ -56,7 +56,7 @@ async def test_a_failed_call_is_made_again_after_a_pause_and_costs_nobody_a_deli
     assert 2 == result.usage.llm_calls
 
 
-async def test_after_so_many_tries_a_person_gets_what_was_found():
+async def test_after_so_many_tries_the_findings_are_escalated():
     world = World.saying(calls(LOOK), DOWN)
     world.rules = SHORT
     result = await world.analyse()
@@ -127,14 +127,14 @@ async def test_many_short_waits_are_handed_back_too():
 
 
 @pytest.mark.parametrize("reason", sorted(BLOCKING))
-async def test_what_only_a_person_can_mend_is_no_result(reason):
+async def test_what_only_a_human_can_fix_is_no_result(reason):
     world = World.saying(GiveUp(reason, "no"))
     with pytest.raises(GiveUp):
         await world.analyse()
     assert world.events.results == {}
 
 
-async def test_a_request_that_no_model_takes_goes_to_a_person_with_what_was_found():
+async def test_a_request_that_no_model_takes_is_escalated_with_what_was_found():
     world = World.saying(calls(LOOK), GiveUp(GiveUpReason.MODEL_REJECTED_REQUEST, "400: tools"))
     result = await world.analyse()
     assert REVIEW == (result.status, result.human_review_reason)
@@ -188,7 +188,7 @@ async def test_tries_that_hang_end_with_the_time_of_the_investigation():
     ],
     ids=["money", "tokens", "calls"],
 )
-async def test_near_the_end_of_a_budget_the_model_is_told_and_then_a_person_gets_what_was_found(
+async def test_near_the_end_of_a_budget_the_model_is_told_and_then_the_findings_are_escalated(
     limits, usage, named
 ):
     """A model that only ever calls tools, whatever it is told."""
@@ -248,7 +248,7 @@ def long_world(*said):
     return World(cluster=MemoryCluster(shop(), LONG_LOGS), model=overflowing(*said))
 
 
-async def test_a_conversation_that_is_too_long_is_shrunk_once_and_goes_on():
+async def test_a_conversation_that_is_too_long_is_shrunk_once_and_continues():
     world = long_world(logs(1), logs(2), says("no answer"), final(answer()))
     result = await world.analyse()
     assert Status.COMPLETED is result.status
@@ -260,7 +260,7 @@ async def test_a_conversation_that_is_too_long_is_shrunk_once_and_goes_on():
     assert 2 == sum(item.source == "get_pod_logs" for item in result.evidence)
 
 
-async def test_too_long_again_goes_to_a_person_who_is_told_so():
+async def test_too_long_again_is_escalated_with_the_reason():
     world = long_world(*[logs(n) for n in range(9)])
     result = await world.analyse()
     assert REVIEW == (result.status, result.human_review_reason)
@@ -269,7 +269,7 @@ async def test_too_long_again_goes_to_a_person_who_is_told_so():
     assert sum(item.source == "get_pod_logs" for item in result.evidence) >= 2
 
 
-async def test_an_incident_that_is_too_long_by_itself_goes_to_a_person_after_one_call():
+async def test_an_incident_that_is_too_long_by_itself_is_escalated_after_one_call():
     world = World.saying(OVERFLOW)
     result = await world.analyse()
     assert REVIEW == (result.status, result.human_review_reason)

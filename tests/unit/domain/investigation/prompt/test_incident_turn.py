@@ -303,7 +303,7 @@ def test_evidence_stands_in_fences_with_ids_and_failed_sources_are_unknown():
     assert "Could not be read, so unknown: pods (timeout: no answer), nodes (forbidden: no)." in text
 
 
-def test_without_evidence_that_is_said():
+def test_without_evidence_that_is_reported():
     assert "Nothing could be read from the cluster." in turn()
 
 

@@ -88,7 +88,7 @@ def test_the_turn_ends_with_what_a_recovery_adds_to_the_answer():
     assert json.loads(form)["recovery_analysis"]["previous_attempt_assessment"]["failure_understood"] is True
 
 
-def test_the_time_of_the_failure_and_its_reason_are_told():
+def test_the_time_of_the_failure_and_its_reason_are_reported():
     assert "- Failed At: 2026-06-04T15:30:00Z" in turn()
     assert "failure reason in your search rationale" in turn()
 

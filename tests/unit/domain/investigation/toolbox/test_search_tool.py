@@ -117,7 +117,7 @@ async def test_names_of_the_target_do_not_belong_into_a_query():
         await search([workflow()], "CrashLoopBackOff critical api", target=target)
 
 
-async def test_filters_that_code_knows_better_are_told():
+async def test_filters_that_code_knows_better_are_reported():
     shown, _ = await search([workflow()], filters={"environment": "staging", "hpa_enabled": True})
     assert ["environment=staging is not applied: the request has production"] == shown["notes"]
     assert 1 == shown["total_results"]

@@ -158,7 +158,7 @@ async def test_what_cannot_be_answered_is_explained(tool, arguments, expected):
     assert expected in found.body
 
 
-async def test_a_catalog_that_is_away_is_told():
+async def test_a_catalog_that_is_away_is_reported():
     catalog = MemoryCatalog([workflow()])
     catalog.down = True
     found = await served(catalog=catalog).call("list_available_actions", {})

@@ -35,7 +35,7 @@ def test_misspelt_fields_are_found_at_any_depth():
     assert ["action.risk_level"] == missing_fields(asked)
 
 
-def test_of_a_missing_object_only_its_name_is_told():
+def test_of_a_missing_object_only_its_name_is_reported():
     asked = example_input()
     del asked["target_resource"], asked["priority"]
     assert ["target_resource", "priority"] == missing_fields(asked)

@@ -134,7 +134,7 @@ async def test_absence_has_to_stand_in_the_evidence_near_kind_and_name(said, exi
     assert existence is found.existence
 
 
-async def test_names_of_the_request_are_told():
+async def test_names_of_the_request_are_reported():
     assert (await affected(API)).requested is True
     assert (await affected(POD)).requested is False
 
