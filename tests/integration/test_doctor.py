@@ -167,6 +167,11 @@ async def a_broken_workflow(place):
     place.env["RCA_CATALOG__PATH"] = str(place.folder / "catalog")
 
 
+async def a_policy_without_decision(place):
+    (place.folder / "policy.rego").write_text("package rca.approval\ndefault require_approval := tru")
+    place.env["RCA_POLICY__PATH"] = str(place.folder / "policy.rego")
+
+
 async def a_broken_policy(place):
     (place.folder / "policy.rego").write_text("package rca.approval\nimport rego.v1\ndecision := {")
     place.env["RCA_POLICY__PATH"] = str(place.folder / "policy.rego")
@@ -201,6 +206,7 @@ PLANTED = {
     "no catalog": (set_to(CATALOG__PATH="{folder}/none"), "catalog", FAULT, "none"),
     "a broken workflow": (a_broken_workflow, "catalog", FAULT, "a.yaml"),
     "a broken policy": (a_broken_policy, "policy", FAULT, "policy.rego"),
+    "a policy that cannot decide": (a_policy_without_decision, "policy", FAULT, "policy.rego:2"),
     "no signing key": (set_to(AUDIT__SIGNING_KEY_FILE="{folder}/none"), "audit", FAULT, "none"),
     "no Prometheus": (set_to(PROMETHEUS__URL="http://127.0.0.1:9"), "prometheus", FAULT, "127.0.0.1:9"),
     "no collector": (traces_to("http://127.0.0.1:9", "http/protobuf"), "traces", WARNING, "127.0.0.1:9"),
