@@ -202,7 +202,7 @@ def system_message(error: BaseException) -> str:
     found = NUMBERED.search(said)
     if found and int(found[1]) > 0:
         return os.strerror(int(found[1]))
-    return NUMBERED.sub("", said) or repr(error)
+    return NUMBERED.sub("", said) or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
 
 
 def network_reason(error: BaseException) -> str:

@@ -20,7 +20,7 @@ LOCALHOST = (
         (OSError(LOCALHOST), "Connection refused"),
         (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
         (ValueError("no such scheme"), "no such scheme"),
-        (TimeoutError(), "TimeoutError()"),
+        (TimeoutError(), "no answer in time"),
     ],
 )
 def test_an_error_of_the_system_is_shown_without_its_number(error, expected):
