@@ -121,12 +121,8 @@ class Auditing:
         def write() -> None:
             if batch:
                 kept = None if newest else extent.kept_since
-                archive.append(
-                    kind,
-                    [(each.sequence, each.body) for each in batch],
-                    stored_at=batch[0].stored_at,
-                    kept_since=kept,
-                )
+                rows = [(each.sequence, each.body) for each in batch]
+                archive.append(kind, rows, stored_at=batch[0].stored_at, kept_since=kept)
             batch.clear()
 
         async for message in stream.messages(unread):

@@ -201,9 +201,7 @@ class RequestHandler:
         how = run_mode(counts, max_deaths=self._settings.max_deaths, finished=bool(done(run, RESULT)))
         if how is RunMode.ISOLATED:
             if (pause := pause_after_death(counts, self._ports.clock.now())) > 0.0:
-                log.warning(
-                    "suspect_postponed", request=accepted.key, deaths=counts.deaths_alone, seconds=pause
-                )
+                log.warning("suspect_postponed", deaths=counts.deaths_alone, seconds=pause)
                 return retry(pause)
             accepted.delivery.release_slot()  # others need it while this one waits
         async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:

@@ -48,14 +48,8 @@ class IncidentPage:
 
     key: str
     result: AnalysisResult
-    verdict: str
     tone: str
     """`good`, `warn`, `bad` or `calm`: how the verdict is coloured."""
-    reported: str
-    """The object that the signal named."""
-    reasons: Sequence[str]
-    """Why a human must approve, or what to do after a review."""
-    confirmation: str
     cited: Sequence[EvidenceItem]
     """Evidence that the causal chain cites; `uncited` is what else the model saw."""
     uncited: Sequence[EvidenceItem]
@@ -65,8 +59,6 @@ class IncidentPage:
     """The signal, and the events in the cluster as far as the evidence shows them; empty without any event."""
     timeline: Sequence[Moment]
     """The steps of the investigation."""
-    cause: str
-    """Every text about the root cause, to find what it quotes."""
 
 
 def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent] = ()) -> IncidentPage:
@@ -76,17 +68,12 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
     return IncidentPage(
         key=key,
         result=result,
-        verdict=verdict_line.decision_line(result),
         tone=tone_of(result),
-        reported=verdict_line.reported(result),
-        reasons=verdict_line.approval_reasons(result),
-        confirmation=verdict_line.confirmation_line(result),
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],
         confirming=[item for item in result.evidence if item.id in confirming - cited],
         cluster=_with_signal(in_the_cluster(result.evidence), result),
         timeline=in_the_investigation(events),
-        cause=verdict_line.cause_text(result),
     )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from worker.app import verdict_line
 from worker.app.pages.incident import IncidentPage, axis
-from worker.app.verdict_line import no_cause_line
 from worker.domain.untrusted.evidence import make_visible
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@]|(?<=:)/|^[-+#=]|^\d+(?=[.)](?:\s|$))|(?<=\bwww)\.)")
@@ -38,13 +38,13 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals["verdict_line"] = verdict_line
     made.filters |= {
         "md": _markdown,
         "fenced": _fenced,
         "money": _money,
         "axis": axis,
         "lines": lines,
-        "no_cause": no_cause_line,
         "moment": "{:%Y-%m-%d %H:%M:%S} UTC".format,
     }
     return made
