@@ -46,6 +46,16 @@ def logged():
         yield entries
 
 
+async def test_every_line_names_the_request_and_no_later_line_does():
+    rig = HandlerRig(World.saying(LEFT_ALONE, final(answer())))
+    merge = structlog.contextvars.merge_contextvars
+    with structlog.testing.capture_logs(processors=[merge]) as entries:
+        assert ACK == await rig.take()
+    assert {"rr-1"} == {entry["request"] for entry in entries}
+    assert {"run_postponed", "result_published"} <= {entry["event"] for entry in entries}
+    assert "request" not in structlog.contextvars.get_contextvars()
+
+
 # -- What can be tried again
 
 
