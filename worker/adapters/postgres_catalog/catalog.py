@@ -26,7 +26,7 @@ from worker.domain.catalog.selection import (
 )
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
-from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
+from worker.domain.values.workflow_search import SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 CALL_SECONDS = 5.0
@@ -144,14 +144,7 @@ class PostgresCatalog(Database):
                 rows = await connection.fetch(statements.BY_WORDS, ids, words) if ids else []
                 scores = {i: _word_score(counts, len(candidates)) for i, counts in rows}
             found = best_matches(selected.tied, query, scores)
-            shown = await self._shown(connection, [i for i, _ in found.shown])
-            return SearchPage(
-                tuple(Match(shown[i], quality) for i, quality in found.shown if i in shown),
-                found.total,
-                found.weaker,
-                selected.excluded,
-                selected.excluded_alone,
-            )
+            return selected.page(found, await self._shown(connection, [i for i, _ in found.shown]))
 
         return await self.read(work)
 

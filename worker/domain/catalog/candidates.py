@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from worker.domain.catalog.search import TiedWorkflows
+from worker.domain.catalog.search import BestMatches, TiedWorkflows
 from worker.domain.catalog.selection import (
     Declared,
     declared,
@@ -22,6 +22,7 @@ from worker.domain.catalog.selection import (
     label_fit,
     target_keys,
 )
+from worker.domain.values.workflow_search import Match, SearchPage
 from worker.domain.values.workflows import WILDCARD, ActionSummary, ActionText, SelectionContext, Workflow
 
 
@@ -51,6 +52,11 @@ class Selected(NamedTuple):
     def ids(self) -> list[str]:
         """The ids of all workflows that fit."""
         return [i for group in self.tied for i in group.ids]
+
+    def page(self, found: BestMatches, workflows: Mapping[str, Workflow]) -> SearchPage:
+        """The page of a search. Matches that are not among these workflows are left out."""
+        matches = tuple(Match(workflows[i], quality) for i, quality in found.shown if i in workflows)
+        return SearchPage(matches, found.total, found.weaker, self.excluded, self.excluded_alone)
 
 
 class Candidates:

@@ -15,7 +15,7 @@ from worker.domain.catalog.selection import (
     mismatches,
     workflow_page,
 )
-from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
+from worker.domain.values.workflow_search import SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 
@@ -71,10 +71,4 @@ class CatalogSnapshot:
         selected = self._candidates.select(query.applied_to(context))
         score = by_meaning or functools.partial(self._words.scores, str(query))
         found = best_matches(selected.tied, query, score(undecided(selected.tied, query)))
-        return SearchPage(
-            tuple(Match(self._workflows[i], quality) for i, quality in found.shown),
-            found.total,
-            found.weaker,
-            selected.excluded,
-            selected.excluded_alone,
-        )
+        return selected.page(found, self._workflows)
