@@ -43,9 +43,7 @@ def check_value(parameter: Parameter, value: Any) -> Any:
     """The value, converted to the declared type. Raises BadValueError."""
     converted = _CONVERT[parameter.type](parameter, value)
     if parameter.enum and converted not in parameter.enum:
-        raise BadValueError(
-            f"must be one of {shown_choices(parameter.enum)}{_nearest(value, parameter.enum)}"
-        )
+        raise BadValueError(f"must be one of {listed(parameter.enum)}{_nearest(value, parameter.enum)}")
     return converted
 
 
@@ -62,9 +60,7 @@ def _string(parameter: Parameter, value: Any) -> str:
     if parameter.max_length is not None and len(value) > parameter.max_length:
         raise BadValueError(f"must be at most {parameter.max_length} characters long")
     if parameter.pattern and not _matches(parameter.pattern, value):
-        raise BadValueError(
-            f"{shown_value(value)} does not match the pattern {one_line(parameter.pattern, 200)}"
-        )
+        raise BadValueError(f"{brief(value)} does not match the pattern {one_line(parameter.pattern, 200)}")
     return value
 
 
@@ -84,7 +80,7 @@ def _integer(parameter: Parameter, value: Any) -> int:
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     if not isinstance(number, int) or not INT64_MIN <= number <= INT64_MAX:
-        raise BadValueError(f"must be an integer, not {shown_value(value)}")
+        raise BadValueError(f"must be an integer, not {brief(value)}")
     _check_range(parameter, number)
     return number
 
@@ -92,7 +88,7 @@ def _integer(parameter: Parameter, value: Any) -> int:
 def _number(parameter: Parameter, value: Any) -> float:
     number = _number_of(value)
     if number is None:
-        raise BadValueError(f"must be a number, not {shown_value(value)}")
+        raise BadValueError(f"must be a number, not {brief(value)}")
     _check_range(parameter, number)
     return number
 
@@ -103,7 +99,7 @@ def _boolean(_: Parameter, value: Any) -> bool:
         return True
     if word is False or word == "false":
         return False
-    raise BadValueError(f"must be true or false, not {shown_value(value)}")
+    raise BadValueError(f"must be true or false, not {brief(value)}")
 
 
 def _array(parameter: Parameter, value: Any) -> list[Any]:
@@ -179,19 +175,19 @@ def _matches(pattern: str, value: str) -> bool:
     return True
 
 
-def shown_choices(values: Collection[Any]) -> str:
+def listed(values: Collection[Any]) -> str:
     """The first values, on one line."""
-    shown = [shown_value(v) for v in list(values)[:SHOWN_CHOICES]]
+    shown = [brief(v) for v in list(values)[:SHOWN_CHOICES]]
     return ", ".join(shown) + (", ..." if len(values) > SHOWN_CHOICES else "")
 
 
 def _nearest(value: Any, choices: Collection[Any]) -> str:
     folded = {str(c).casefold(): c for c in choices}
-    close = difflib.get_close_matches(shown_value(value).casefold(), folded, n=1, cutoff=0.7)
-    return f" (did you mean {shown_value(folded[close[0]])}?)" if close else f", not {shown_value(value)}"
+    close = difflib.get_close_matches(brief(value).casefold(), folded, n=1, cutoff=0.7)
+    return f" (did you mean {brief(folded[close[0]])}?)" if close else f", not {brief(value)}"
 
 
-def shown_value(value: Any) -> str:
+def brief(value: Any) -> str:
     """The value on one bounded line; only its type if it is a structure or too large a number."""
     if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
         return "a number of more than 64 bits"

@@ -104,8 +104,6 @@ NOT_SET = re.compile(
 )
 """Words of a shell or a configuration reader in place of a variable's value."""
 UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
-LETTER, DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
-GENERATED = re.compile(r"[A-Za-z0-9+/_]{16,}={0,2}")
 OBJECT_NAME = re.compile(
     r"(?:[a-z0-9][a-z0-9.-]{0,62}/)?[a-z][a-z0-9]*(?:[.-][a-z0-9]+){1,10}|[a-z]{1,40}/[a-z]{1,40}"
 )
@@ -192,16 +190,6 @@ def looks_like_object_name(text: str) -> bool:
     if UUID.fullmatch(text) or not OBJECT_NAME.fullmatch(text):
         return False
     return sum(c.isdigit() for c in text) * 3 <= len(text)
-
-
-def has_letters_and_digits(text: str) -> bool:
-    """True if text consists of more than letters or digits alone."""
-    return LETTER.search(text) is not None and DIGIT.search(text) is not None
-
-
-def looks_generated(text: str) -> bool:
-    """True if text looks like a key in hex or base64: no word of a sentence, and no name with hyphens."""
-    return GENERATED.fullmatch(text) is not None and has_letters_and_digits(text)
 
 
 def looks_random(text: str) -> bool:

@@ -14,9 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from worker.domain.untrusted.redaction.names import (
-    has_letters_and_digits,
     key_words,
-    looks_generated,
     looks_like_object_name,
     looks_random,
     mark_of,
@@ -249,11 +247,16 @@ def mask_shapes(text: str, words: str) -> str:
     return text
 
 
-RANDOM_WORD = re.compile(r"(?<![\w./+=-])[A-Za-z0-9][\w!#$%*+./=?@^~-]{9,127}+")
+RANDOM_WORD = re.compile(
+    r"(?<![\w./+=-])(?=[\w!#$%*+./=?@^~-]{0,127}[0-9])(?=[\w!#$%*+./=?@^~-]{0,127}[A-Za-z])"
+    r"[A-Za-z0-9][\w!#$%*+./=?@^~-]{9,127}+"
+)
 CALLED_SECRET = re.compile(
     r"\b(?:passw(?:or)?ds?|passphrase|secret|token|credentials?|api[ _-]?key)(?:[ \t]+[A-Za-z]{1,12}){0,4}[ \t]*[:=]?[ \t]*[\"'`(]?\Z",
     re.IGNORECASE,
 )
+GENERATED = re.compile(r"[A-Za-z0-9+/_]{16,}={0,2}")
+"""A key in hex or base64: no word of a sentence, and no name with hyphens."""
 STATED = re.compile(r"\b(?:secret|token|api[ _-]?key)[ \t]{1,4}(?:is|was)[ \t]{1,4}\Z", re.IGNORECASE)
 KEY_BEFORE = re.compile(r"[\w.-]{2,64}")
 PROSE_HINTS = ("assword", "ASSWORD", "ecret", "ECRET", "oken", "OKEN", "redential", "ey", "KEY")
@@ -270,24 +273,18 @@ def mask_prose(text: str, words: str) -> str:
     if not any(hint in text for hint in PROSE_HINTS):
         return text
     lines = lines_with(folded(text), CALLED)
-    if not lines or not any(map(has_letters_and_digits, RANDOM_WORD.findall(words))):
+    if not lines or RANDOM_WORD.search(words) is None:
         return text
     return mask_lines(text, lines, lambda line: RANDOM_WORD.sub(_mask_random, line))
 
 
 def _mask_random(match: re.Match[str]) -> str:
     word = match.group().rstrip(".")
-    if not has_letters_and_digits(word):
-        return match.group()
     before = match.string[max(0, match.start() - 80) : match.start()]
-    called = looks_random(word) and CALLED_SECRET.search(before)
-    kind = "secret" if called or _is_stated(word, before) else _kind_by_key(word, before)
+    stated = GENERATED.fullmatch(word) and sum(map(str.isdigit, word)) >= 4 and STATED.search(before)
+    called = stated or (looks_random(word) and CALLED_SECRET.search(before))
+    kind = "secret" if called else _kind_by_key(word, before)
     return f"{mark_of(kind)}{match.group()[len(word) :]}" if kind else match.group()
-
-
-def _is_stated(word: str, before: str) -> bool:
-    found = STATED.search(before) is not None and looks_generated(word)
-    return found and sum(c.isdigit() for c in word) >= 4
 
 
 def _kind_by_key(word: str, before: str) -> str | None:
@@ -299,7 +296,7 @@ def _kind_by_key(word: str, before: str) -> str | None:
     many = KEY_BEFORE.fullmatch(key) is not None and len(key_words(key)) > 1
     kind = secret_kind(key) if many else None
     is_password = kind == "password" and not looks_like_object_name(word)
-    return kind if is_password or (kind in {"token", "key"} and looks_generated(word)) else None
+    return kind if is_password or (kind in {"token", "key"} and GENERATED.fullmatch(word)) else None
 
 
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,40}-----")

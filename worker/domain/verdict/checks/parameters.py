@@ -15,13 +15,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from worker.domain.catalog.parameter_values import (
-    SHOWN_CHARS,
-    BadValueError,
-    check_value,
-    shown_choices,
-    shown_value,
-)
+from worker.domain.catalog.parameter_values import SHOWN_CHARS, BadValueError, brief, check_value, listed
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Parameter, ParameterType, Workflow
 from worker.domain.verdict.approval.factors import FactorCode
@@ -52,9 +46,7 @@ def check_values(
             report.reject_parameter(name, str(error))
             continue
         if values[name] != value or type(values[name]) is not type(value):
-            report.notes.append(
-                f"parameter {name}: {shown_value(value)} was read as {shown_value(values[name])}"
-            )
+            report.notes.append(f"parameter {name}: {brief(value)} was read as {brief(values[name])}")
         if _may_run(parameter, values[name]):
             report.require_approval(FactorCode.PARAMETER_ACTIVE_CHARACTERS, one_line(name, SHOWN_CHARS))
     _check_missing(workflow, present, report)
@@ -95,4 +87,4 @@ def _undeclared(name: str, workflow: Workflow) -> str:
     close = difflib.get_close_matches(name[:SHOWN_CHARS].casefold(), folded, n=1, cutoff=0.7)
     if close:
         return f"is not declared by {workflow.workflow_id}: did you mean {folded[close[0]]}?"
-    return f"is not declared by {workflow.workflow_id}: leave it out (declared: {shown_choices(names)})"
+    return f"is not declared by {workflow.workflow_id}: leave it out (declared: {listed(names)})"
