@@ -332,3 +332,23 @@ async def test_requests_are_cancelled_while_they_run_and_while_they_wait(tmp_pat
     assert {KEY: 1, "rr-2": 0} == {r["remediation_id"]: r["usage"]["llm_calls"] for r in results}
     assert (1, True) == (late.code, "needs_human_review" in late.err)
     assert (1, "") == (unknown.code, unknown.out)
+
+
+@pytest.mark.parametrize("drain_seconds", ["600", "0.5"])
+async def test_a_request_is_cancelled_while_its_worker_shuts_down(tmp_path, drain_seconds):
+    """No further call is made, whether this worker ends the request or the next one does."""
+    script = Held(2)
+    hurried = {"RCA_LLM__CALL_SECONDS": "5", "RCA_LLM__RETRY_SECONDS": "0.1"}
+    async with stage(tmp_path, script) as s:
+        async with started(s.worker(RCA_WORKER__DRAIN_SECONDS=drain_seconds, **hurried)) as first:
+            await s.submit()
+            await asyncio.wait_for(script.asked.wait(), 100)
+            first.send(signal.SIGTERM)
+            await until(lambda: _not_ready(first))
+            assert 0 == (await rca("cancel", KEY, env=s.env)).code
+            asked = len(s.llm.requests)
+            assert 0 == await first.ended()
+        async with started(s.worker("w1", **hurried)):
+            await until(s.answered)
+        result = await s.result()
+    assert ("operator_escalation", asked) == (result["human_review_reason"], len(s.llm.requests))
