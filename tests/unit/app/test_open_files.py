@@ -70,7 +70,7 @@ def chained(error, inner):
     return error
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EAGAIN])
 def test_a_lack_of_files_is_found_wherever_it_hides(number):
     lack = OSError(number, "none left")
     grouped = ExceptionGroup("all attempts failed", [ValueError(), lack])

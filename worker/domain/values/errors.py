@@ -190,7 +190,7 @@ class Unavailable(ReportedError):  # noqa: N818 - a state, not a fault
     """It is not known whether the broker stored a message: the caller must not ack its own input."""
 
 
-NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EAGAIN})
 
 
 NUMBERED = re.compile(r"\[Errno (-?[0-9]+)\] ?")
@@ -212,7 +212,7 @@ def network_reason(error: BaseException) -> str:
 
 
 def is_resource_fault(error: BaseException) -> bool:
-    """True if an error, or one of its causes, means that this process has run out of files or memory.
+    """True if an error, or one of its causes, means that this process has run out of files, memory or processes.
 
     It says nothing about the request, nor about the server that could not be reached.
     """
