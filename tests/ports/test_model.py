@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
@@ -16,6 +18,7 @@ from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.values.conversation import Finish, ModelRequest, ToolResult, ToolSpec, ToolTurn, UserTurn
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.verdict.answers.form import INCIDENT_ANSWER, SUBMIT_RESULT
+from worker.domain.verdict.answers.json_text import same_value
 
 TOOLS = (
     ToolSpec(
@@ -237,6 +240,20 @@ def test_arguments_that_were_encoded_more_than_once_are_read(times):
 def test_arguments_in_a_string_that_are_no_complete_object_are_a_problem(text):
     assert {} == read_arguments(text)[0]
     assert read_arguments(text)[1]
+
+
+VALUES = (
+    st.none() | st.booleans() | st.floats(0, 1) | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
+)
+
+
+@given(st.text(max_size=8), VALUES, VALUES, st.sampled_from(["%s", '{"a": [%s]}']), st.integers(0, 2))
+def test_a_key_with_two_values_is_a_problem(key, one, other, form, encodings):
+    text = form % f'{{{json.dumps(key)}: {json.dumps(one)}, "x": 1, {json.dumps(key)}: {json.dumps(other)}}}'
+    for _ in range(encodings):
+        text = json.dumps(text)
+    assume(key != "x")
+    assert bool(read_arguments(text)[1]) is (not same_value(one, other))
 
 
 def test_absent_arguments_are_an_empty_object():

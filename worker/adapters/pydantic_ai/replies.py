@@ -16,7 +16,9 @@ from typing import Any
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.usage import RequestUsage
 
+from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.conversation import CACHED_PRICE, CallUsage, Finish, Reply, ToolCall
+from worker.domain.verdict.answers.json_text import same_value
 
 MAX_DEPTH = 32
 MAX_TOOL_CALLS = 64
@@ -110,8 +112,10 @@ def read_arguments(args: object) -> tuple[dict[str, Any], str]:
         value = args
         for _ in range(MAX_ENCODINGS):
             if isinstance(value, str) and (value is args or value.lstrip()[:1] in {"{", '"'}):
-                value = json.loads(value)
+                value = json.loads(value, object_pairs_hook=_object)
         value = encodable(value)
+    except _TwoValues as twice:
+        return {}, f"the key {one_line(str(twice), 60)!r} stands twice with different values; give it once"
     except (ValueError, RecursionError):
         return {}, "the arguments are not valid JSON, or nested too deeply; send one flat JSON object"
     if _values(value) > MAX_VALUES:
@@ -119,6 +123,19 @@ def read_arguments(args: object) -> tuple[dict[str, Any], str]:
     if not isinstance(value, dict):
         return {}, f"the arguments are a JSON {type(value).__name__}; send one JSON object"
     return value, ""
+
+
+class _TwoValues(Exception):  # noqa: N818 - a state of the arguments
+    """An object has one key twice, with different values."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    twice = pairs if len(found) < len(pairs) else []
+    for key, value in twice:
+        if not same_value(value, found[key]):
+            raise _TwoValues(key)
+    return found
 
 
 def _values(value: Any) -> int:
