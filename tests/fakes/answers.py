@@ -24,6 +24,7 @@ CANONICAL: dict[str, Any] = {
             "apiVersion": "apps/v1",
         },
     },
+    "confidence": 1.0,
     "selected_workflow": {
         "workflow_id": "raise-memory-v2",
         "version": "2.1.0",

@@ -261,7 +261,8 @@ CONTEXT = ("get_resource_context", {"kind": "Deployment", "name": "api", "namesp
 
 def nothing(outcome: Any, **changes: Any) -> dict[str, Any]:
     """An answer that chooses no workflow."""
-    return answer(selected_workflow=None, investigation_outcome=outcome, rationale="because", **changes)
+    said = {"selected_workflow": None, "confidence": 0.9, "rationale": "because"}
+    return answer(investigation_outcome=outcome, **{**said, **changes})
 
 
 def rollback() -> Workflow:

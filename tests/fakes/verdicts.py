@@ -54,6 +54,7 @@ def answer(**fields: Any) -> Answer:
         "affected_resource": ObjectRef("Deployment", "api", "shop"),
         "selected_workflow": chosen(),
         "workflow_stated": True,
+        "confidence": 0.9,
         "outcome": "actionable",
     }
     return Answer(**{**values, **fields})

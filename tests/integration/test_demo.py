@@ -59,6 +59,7 @@ async def test_a_configured_model_answers_instead_of_the_analyst():
             "affectedResource": {"kind": "Deployment", "name": "ml-worker", "namespace": "ml-batch"},
         },
         "selected_workflow": None,
+        "confidence": 0.9,
         "investigation_outcome": "insufficient_data",
         "rationale": "not enough evidence",
     }

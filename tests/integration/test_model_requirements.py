@@ -234,10 +234,11 @@ async def test_an_answer_that_cannot_be_read_costs_no_attempt_the_first_time(kin
     assert "submit_result" in told(requests[1])
 
 
-async def test_a_whole_answer_is_read_whatever_ended_the_reply():
-    cut = Said(text=json.dumps(answer(confidence=0.9)), finish="length")
-    result, requests, _ = await run([cut])
-    assert (Status.COMPLETED, 1) == (result.status, len(requests))
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_no_answer_is_read_from_a_reply_that_was_cut_off_or_filtered(finish):
+    cut = Said(text=json.dumps(answer(confidence=0.9)), finish=finish)
+    result, requests, _ = await run([cut, submit()])
+    assert (Status.COMPLETED, 2) == (result.status, len(requests))
 
 
 # -- 3: what is rejected is said beforehand, and then told with the number of the attempt

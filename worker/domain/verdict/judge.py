@@ -52,7 +52,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     signal_type = check_signal_type(answer, facts, report)
     affected = check_affected(answer, facts, report)
     outcome = check_outcome(answer, report)
-    check_confidence(answer, outcome, report)
+    check_confidence(answer, report)
     check_evidence(facts, report)
     claims = check_claims(answer.causal_chain, facts.reported_by, report)
     if answer.asks_for_human:
@@ -146,7 +146,6 @@ def _note_missing(answer: Answer, report: CheckReport) -> None:
     chosen = answer.selected_workflow
     missing = {
         "signal_type": not answer.signal_type.strip(),
-        "confidence": answer.confidence is None,
         "contributing_factors": not answer.contributing_factors,
         "rationale": not (chosen.rationale if chosen else answer.rationale).strip(),
         "estimated_risk": chosen is not None and not chosen.estimated_risk.strip(),

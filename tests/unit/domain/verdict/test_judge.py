@@ -181,7 +181,6 @@ def test_what_the_answer_leaves_unsaid_is_noted_not_refused():
     notes = accepted(silent, facts()).notes
     unsaid = [
         "signal_type",
-        "confidence",
         "contributing_factors",
         "rationale",
         "estimated_risk",
@@ -190,13 +189,17 @@ def test_what_the_answer_leaves_unsaid_is_noted_not_refused():
     assert unsaid == [note.rpartition(" ")[2] for note in notes]
 
 
-@pytest.mark.parametrize("outcome", ["not_actionable", "problem_resolved"])
-def test_an_answer_that_finds_nothing_to_do_says_how_sure_it_is(outcome):
+@pytest.mark.parametrize("outcome", ["not_actionable", "problem_resolved", "inconclusive", "actionable", ""])
+def test_an_answer_says_how_sure_it_is(outcome):
     said = answer(selected_workflow=None, outcome=outcome, confidence=None)
-    assert [(UNREADABLE, "confidence")] == [(p.kind, p.path) for p in judge(said, facts()).problems]
+    assert problems(said, facts()) == [(UNREADABLE, "confidence")]
     assert isinstance(judge(replace(said, confidence=0.9), facts()), Accepted)
-    for other in ("inconclusive", "actionable", ""):
-        assert isinstance(judge(replace(said, outcome=other), facts()), Accepted)
+    assert problems(answer(confidence=None), facts()) == [(UNREADABLE, "confidence")]
+
+
+@pytest.mark.parametrize("summary", ["", " \n", "\u200b", "\u3164\u115f", ".", "\u2800", "- ..."])
+def test_a_summary_that_a_human_cannot_read_is_missing(summary):
+    assert problems(answer(summary=summary), facts()) == [(RCA, "root_cause_analysis.summary")]
 
 
 @pytest.mark.parametrize(
@@ -313,9 +316,15 @@ def test_a_workflow_for_another_kind_is_accepted_for_an_object_that_was_seen():
     assert (PARAMETERS, "selected_workflow.parameters.TARGET_RESOURCE_NAME") in refused
 
 
-@pytest.mark.parametrize("version", ["1.2.0", "v1.2.0", ""])
-def test_the_version_may_be_left_out_or_spelt_with_a_v(version):
+@pytest.mark.parametrize("version", ["1.2.0", "v1.2.0", "V1.2.0", "1.2", " 1.2.0.0", ""])
+def test_the_version_may_be_left_out_or_spelt_in_other_ways(version):
     accepted(answer(selected_workflow=chosen(version=version)), facts())
+
+
+@pytest.mark.parametrize("version", ["1.20", "1", "1.2.0-rc1", "12.0", "w1.2.0"])
+def test_another_version_is_refused(version):
+    said = answer(selected_workflow=chosen(version=version))
+    assert problems(said, facts()) == [(MISMATCH, "selected_workflow.version")]
 
 
 def test_the_failed_workflow_may_not_be_repeated():

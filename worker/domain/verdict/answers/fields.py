@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from worker.domain.untrusted.evidence import one_line
 from worker.domain.verdict.answers.answer import Problem, ProblemKind
 from worker.domain.verdict.answers.json_text import JsonFault, read_value, same_value
 
@@ -95,27 +96,35 @@ class Fields:
         """True if one of the keys is there, even with null."""
         return any(name in self._values for name in names)
 
+    def entries(self, *names: str) -> list[tuple[str, Any]]:
+        """All of the keys that are there, as written, with their values."""
+        return [entry for name in names for entry in self._values.get(name, [])]
+
     def get(self, *names: str) -> Any:
-        """The first value that is not null.
+        """The one value of keys that mean the same, None without any. Raises Contradiction when they differ."""
+        return agreed(self.entries(*names))
 
-        Raises Contradiction when one key is there twice with different values.
-        """
-        for name in names:
-            value = self._agreed(self._values.get(name, []))
-            if value is not None:
-                return value
-        return None
 
-    def agreed(self, *names: str) -> Any:
-        """The one value of keys that mean the same, null included. Raises Contradiction when they differ."""
-        return self._agreed([entry for name in names for entry in self._values.get(name, [])])
+def agreed(entries: list[tuple[str, Any]]) -> Any:
+    """The one value of several entries of one field, null included; None without any.
 
-    @staticmethod
-    def _agreed(entries: list[tuple[str, Any]]) -> Any:
-        for key, value in entries[1:]:
-            if not same_value(value, entries[0][1]):
-                raise Contradiction(f"{entries[0][0][:60]!r} and {key[:60]!r} say different things")
-        return entries[0][1] if entries else None
+    Raises Contradiction when two of them differ.
+    """
+    for key, value in entries[1:]:
+        first, known = entries[0]
+        if not same_value(value, known):
+            places = f"{_shown(known)} in `{one_line(first, 60)}`, {_shown(value)} in `{one_line(key, 60)}`"
+            raise Contradiction(f"{places}; give it once")
+    return entries[0][1] if entries else None
+
+
+def agreed_in(sources: Iterable[Fields], *names: str) -> Any:
+    """The one value of a field that may stand in several objects. Raises Contradiction when they differ."""
+    return agreed([entry for source in sources for entry in source.entries(*names)])
+
+
+def _shown(value: Any) -> str:
+    return one_line(json.dumps(value, ensure_ascii=False), 60)
 
 
 class Reading:
@@ -153,14 +162,14 @@ class Reading:
         texts = (self.text(item, what) for item in items[:MAX_ITEMS])
         return tuple(text for text in texts if text)
 
-    def confidence(self, value: Any, path: str, kind: ProblemKind) -> float | None:
+    def confidence(self, value: Any, path: str) -> float | None:
         """A confidence from 0 to 1, or None. An unclear scale is a problem, too."""
         if is_nothing(value):
             return None
         confidence = clear_confidence(value)
         if confidence is None:
             shown = self.text(value, path, 60)
-            self.problem(kind, path, f"is {shown!r}: give one number from 0.0 to 1.0.")
+            self.problem(ProblemKind.UNREADABLE, path, f"is {shown!r}: give one number from 0.0 to 1.0.")
         return confidence
 
     def tree(self, value: Any, what: str, depth: int = 1) -> Any:

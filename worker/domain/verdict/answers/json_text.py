@@ -23,12 +23,10 @@ MAX_NUMBER_CHARS = 40
 _BLANK = re.compile(r"[\s\u00ad\u200b-\u200d\u2060\ufeff]*+")
 _WORD = re.compile(r"[A-Za-z_$][\w$-]*+")
 _NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.%])")
-_PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
-_LITERALS = {"true": True, "false": False, "null": None}
-_PYTHON_LITERALS = {"True": True, "False": False, "None": None}
+_LITERALS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _COLONS = ":\uff1a"
 _COMMAS = ",\uff0c"
 # The character that closes a string, by the one that opened it.
@@ -73,11 +71,10 @@ class JsonFault(Exception):  # noqa: N818 - a state of the text
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """A value, the offset after it, and the ways in which it was not strict JSON (sorted, for a note)."""
+    """A value, and the offset after it."""
 
     value: Any
     end: int
-    loose: tuple[str, ...]
 
 
 def read_value(text: str, start: int) -> JsonValue:
@@ -94,7 +91,7 @@ def read_value(text: str, start: int) -> JsonValue:
         fault.keys = tuple(reader.keys)
         fault.quoted_key = reader.quoted_key
         raise
-    return JsonValue(value, reader.position, tuple(sorted(reader.loose)))
+    return JsonValue(value, reader.position)
 
 
 def same_value(one: Any, other: Any) -> bool:
@@ -108,7 +105,6 @@ class _Reader:
         self.position = start
         self.keys: list[str] = []
         self.quoted_key = False
-        self.loose: set[str] = set()
 
     def value(self, depth: int) -> Any:
         if depth > MAX_DEPTH:
@@ -158,8 +154,6 @@ class _Reader:
         if mark not in _COMMAS:
             raise self._fault(JsonFaultKind.SYNTAX, complaint)
         self.position += 1
-        if self._peek() == closer:
-            self.loose.add("trailing commas")
 
     def _key(self) -> str:
         if self._peek() in _CLOSERS:
@@ -172,7 +166,6 @@ class _Reader:
         if word is None or len(word.group()) > MAX_KEY_CHARS:
             raise self._fault(JsonFaultKind.SYNTAX, "a key in double quotes is missing")
         self.position = word.end()
-        self.loose.add("keys without quotes")
         return word.group()
 
     def _string(self) -> str:
@@ -182,8 +175,6 @@ class _Reader:
             self.position = len(self.text)
             raise self._fault(JsonFaultKind.END, "a string is not closed")
         self.position = body.end() + 1
-        if opener != '"':
-            self.loose.add("quotes other than double quotes")
         content = body.group()
         if "\\" in content:
             content = _ESCAPE.sub(self._unescape, content)
@@ -202,7 +193,6 @@ class _Reader:
             return chr(point) if point <= 0x10FFFF else "\ufffd"
         if code in _ESCAPED:
             return _ESCAPED[code]
-        self.loose.add("escapes JSON does not have")
         return f"\\{code}" if code.isalnum() else code
 
     def _scalar(self) -> Any:
@@ -213,8 +203,6 @@ class _Reader:
         if number is None or len(number.group()) > MAX_NUMBER_CHARS:
             raise self._fault(JsonFaultKind.SYNTAX, "a value is missing or not quoted")
         token = number.group()
-        if not _PLAIN_NUMBER.fullmatch(token):
-            self.loose.add("numbers in another notation")
         value = float(token) if re.search(r"[.eE]", token) else int(token)
         if (isinstance(value, int) and value not in INT64) or not math.isfinite(value):
             raise self._fault(JsonFaultKind.SYNTAX, "a number is too large")
@@ -223,14 +211,12 @@ class _Reader:
 
     def _literal(self, word: re.Match[str]) -> bool | None:
         name = word.group()
-        if name in _PYTHON_LITERALS:
-            self.loose.add("Python literals")
-        elif name not in _LITERALS:
+        if name not in _LITERALS:
             at_end = word.end() == len(self.text)
             kind = JsonFaultKind.END if at_end else JsonFaultKind.SYNTAX
             raise self._fault(kind, f"the value {name[:40]!r} is not quoted")
         self.position = word.end()
-        return _PYTHON_LITERALS[name] if name in _PYTHON_LITERALS else _LITERALS[name]
+        return _LITERALS[name]
 
     def _peek(self) -> str:
         """The next character that means something; comments and white space are stepped over."""
@@ -248,7 +234,6 @@ class _Reader:
                 return text[self.position]
             else:
                 raise self._fault(JsonFaultKind.END, "the text stops inside an object or a list")
-            self.loose.add("comments")
 
     def _fault(self, kind: JsonFaultKind, message: str) -> JsonFault:
         return JsonFault(kind, self.position, message)

@@ -3,7 +3,7 @@
 Tolerant about form, never about content.
 
 `parse_answer` accepts every shape that models really write and maps it onto one type. It never invents a
-value and never chooses between two: a truncated object, two different answers, or two values for one key are
+value and never chooses between two: a truncated object, two different answers, or two values for one field are
 rejected, and the model is told why. Values stay as the model wrote them where the verdict has to judge them
 (a severity outside the list is kept here and rejected there).
 """
@@ -18,11 +18,18 @@ from typing import Any
 
 from worker.domain.values.conversation import Finish, Reply, ToolCall
 from worker.domain.verdict.answers.answer import Answer, Unreadable, UnreadableAnswer
-from worker.domain.verdict.answers.fields import Contradiction, Fields, clean, plain, unwrapped
+from worker.domain.verdict.answers.fields import Contradiction, Fields, agreed, clean, plain, unwrapped
 from worker.domain.verdict.answers.form import SUBMIT_RESULT
 from worker.domain.verdict.answers.json_text import JsonFaultKind, same_value
 from worker.domain.verdict.answers.shapes import AnswerShape, shape_of, to_answer
-from worker.domain.verdict.answers.text import JsonInText, Scan, outside, scan, stated_in_lines
+from worker.domain.verdict.answers.text import (
+    Scan,
+    outside,
+    scan,
+    split_thoughts,
+    stated_in_lines,
+)
+from worker.domain.verdict.answers.workflow import SELECTED
 
 MAX_TEXT_CHARS = 1024 * 1024
 MAX_PROSE_CHARS = 20_000
@@ -34,29 +41,21 @@ _UNFINISHED = {
     Finish.TOOL_CALLS: (Unreadable.TOOL_CALL, "The reply calls a tool, so it is no final answer."),
     Finish.OTHER: (Unreadable.UNFINISHED, "The reply stopped before it was complete."),
 }
+CUT_SHORT = frozenset({Finish.LENGTH, Finish.REFUSAL})
+"""What ended a reply whose answer is not read: the rest of it is missing, however whole the answer looks."""
 # Signs of a text without readable JSON, and the message to the model.
 _LOOKS = (
     (
-        re.compile(r"&(?:quot|#34|#x22);\s*(?:root_?cause|selected_?workflow)", re.IGNORECASE),
+        re.compile(
+            r"&(?:quot|#34|#x22);\s*(?:root_?cause|selected_?workflow)|\{(?:\s|\\n)*\\\"", re.IGNORECASE
+        ),
         Unreadable.ESCAPED,
-        "The JSON is HTML-escaped (&quot;): write it with plain double quotes.",
-    ),
-    (
-        re.compile(r"\{(?:\s|\\n)*\\\""),
-        Unreadable.ESCAPED,
-        'The JSON is escaped (\\"): write it with plain double quotes.',
+        'The JSON is escaped (&quot; or \\"): write it with plain double quotes.',
     ),
     (
         re.compile(r"<(?:tool_call|function_calls?|invoke|tool_use)\b|\[TOOL_CALLS\]", re.IGNORECASE),
         Unreadable.TOOL_CALL,
         "The text holds a tool call and no answer: call tools through the tool interface, and end with the answer.",
-    ),
-    (
-        re.compile(
-            r"^[ \t]*(?:root_?cause_?analysis|selected_?workflow)[ \t]*:", re.IGNORECASE | re.MULTILINE
-        ),
-        Unreadable.NO_JSON,
-        "The answer is not JSON (it looks like YAML or like sections of text).",
     ),
 )
 ONLY_THOUGHTS = "The reply holds {count} characters of reasoning and no answer. Reasoning is never read: put the answer into the reply."
@@ -73,12 +72,12 @@ def parse_answer(text: str | None, finish: Finish) -> Answer:
     """
     if text is None or not text.strip():
         raise UnreadableAnswer(*_UNFINISHED.get(finish, (Unreadable.EMPTY, "The answer is empty.")))
-    if finish is Finish.STOP:
-        return _read(text)
+    if finish in CUT_SHORT:
+        raise UnreadableAnswer(*_UNFINISHED[finish])
     try:
-        return _read(text, only_whole=True)
+        return _read(text, only_whole=finish is not Finish.STOP)
     except UnreadableAnswer as unreadable:
-        if unreadable.reason is Unreadable.CONTRADICTORY:
+        if finish is Finish.STOP or unreadable.reason is Unreadable.CONTRADICTORY:
             raise
         raise UnreadableAnswer(*_UNFINISHED[finish]) from unreadable
 
@@ -92,7 +91,7 @@ def read_submission(value: Mapping[str, Any]) -> Answer:
     try:
         parts = list(_inside(dict(value), 0))
         found = _one_answer(parts) or _Part(value, AnswerShape.ANSWER, ())
-        answer, stated = to_answer(found.value), Fields(value).get("analysis")
+        answer, stated = to_answer(found.value, submitted=True), Fields(value).get("analysis")
     except Contradiction as contradiction:
         raise contradictory(contradiction) from contradiction
     return replace(answer, prose=clean(stated)[:MAX_PROSE_CHARS] if isinstance(stated, str) else "")
@@ -107,92 +106,99 @@ def _read(text: str, *, only_whole: bool = False) -> Answer:
     """The answer in a text. With `only_whole` it must be one object: parts of it may have been cut off."""
     if len(text) > MAX_TEXT_CHARS:
         raise UnreadableAnswer(Unreadable.TOO_LONG, f"The answer is longer than {MAX_TEXT_CHARS} characters.")
-    seen = scan(text)
-    if seen.over_limit:
+    thoughts, text = split_thoughts(text)
+    thought, seen = scan(thoughts), scan(text)
+    if seen.over_limit or thought.over_limit:
         raise UnreadableAnswer(
             Unreadable.TOO_LONG, "The answer holds too many objects: give exactly one JSON object."
         )
     try:
         found = _the_answer(text, seen)
         if found is None:
-            raise _nothing_found(text, seen)
+            raise _nothing_found(text, seen, thoughts)
         for broken in seen.broken:
             if broken.start > found.spans[0][0]:  # it may have been meant to replace the readable one
                 raise _broken(broken.kind, broken.message)
         if only_whole and len(found.spans) != 1:
-            raise _nothing_found(text, seen)
-        loose = ", ".join(sorted(found.loose))
-        answer = to_answer(found.value, (f"the JSON was not strict: {loose}",) if loose else ())
+            raise _nothing_found(text, seen, thoughts)
+        _one_answer([*filter(_is_whole, _parts(thought)), found])
+        answer = to_answer(found.value)
     except Contradiction as contradiction:
         raise contradictory(contradiction) from contradiction
-    return _with_prose(answer, text, found, seen)
+    if found.replaces or seen.broken:
+        warnings = (*answer.warnings, "The reply holds another answer before this one, as a draft.")
+        answer = replace(answer, asks_for_human=True, warnings=warnings)
+    return replace(answer, prose=_prose(text, found))
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """An answer or a part of one, at `spans` in the text.
-
-    `inner_prose` is text around it in the string it was read from.
-    """
+    """An answer or a part of one, at `spans` in the text. `replaces`: the text holds a draft of it, too."""
 
     value: Mapping[str, Any]
     shape: AnswerShape
     spans: tuple[tuple[int, int], ...]
-    inner_prose: str = ""
-    loose: frozenset[str] = frozenset()
     is_correction: bool = False
+    replaces: bool = False
+
+
+def _is_whole(part: _Part) -> bool:
+    return part.shape is AnswerShape.ANSWER
 
 
 def _the_answer(text: str, seen: Scan) -> _Part | None:
     """The one answer of the text, or its parts joined, or None.
 
-    What stands before the heading "Final answer:" or "Corrected answer:" is a draft.
-
     Raises:
         Contradiction: when two answers, or parts of one, say different things.
 
     """
-    parts = [part for found in seen.found for part in _parts_of(found)]
-    latest = max((at for at, part in enumerate(parts) if part.is_correction), default=0)
-    parts = parts[latest:]
-    if answer := _one_answer(parts):
-        return answer
-    return None if seen.broken else _joined([*parts, *_sections(text, seen)])
+    parts = list(_parts(seen))
+    final = next((part for part in reversed(parts) if part.is_correction), None)
+    kept = [part for part in parts if final is None or not _is_corrected(part, final)]
+    sections = list(_sections(text, seen))
+    answer = _one_answer([*kept, *sections])
+    if answer is None:
+        answer = None if seen.broken else _joined([*kept, *sections])
+    return answer and replace(answer, replaces=len(kept) < len(parts))
+
+
+def _is_corrected(part: _Part, final: _Part) -> bool:
+    """True if `final`, which has the heading "Corrected answer", only names another workflow.
+
+    Both must say the same of everything else, which a text that the model quotes cannot. A human approves.
+    """
+    if part.spans >= final.spans or not _is_whole(part):
+        return False
+    both = [{plain(key): value for key, value in each.value.items()} for each in (part, final)]
+    others = [{key: each[key] for key in each if key not in SELECTED} for each in both]
+    return same_value(*others) and all(to_answer(each).selected_workflow for each in both)
 
 
 def _one_answer(parts: list[_Part]) -> _Part | None:
-    """The one whole answer among the parts; None if there is none.
+    """The one whole answer among the parts, with what the other parts add; None if there is none.
 
     Raises Contradiction when they say different things.
     """
-    whole = [part for part in parts if part.shape is AnswerShape.ANSWER]
-    if not whole:
-        return None
-    answer = whole[-1]
-    different = [part for part in whole if not same_value(part.value, answer.value)]
+    whole = [part for part in parts if _is_whole(part)]
+    different = [part for part in whole if not same_value(part.value, whole[0].value)]
     if different:
         raise Contradiction(f"{len(different) + 1} different answers are given: give exactly one")
-    for part in parts:
-        _joined([answer, part])
-    return answer
+    return _joined(parts) if whole else None
 
 
 def _joined(parts: list[_Part]) -> _Part | None:
     """The parts as one answer. Raises Contradiction when two of them have different values for one field."""
     if not parts:
         return None
-    values: dict[str, tuple[str, Any]] = {}
+    values: dict[str, list[tuple[str, Any]]] = {}
     for part in parts:
         for key, value in part.value.items():
-            known = values.setdefault(plain(key), (key, value))[1]
-            if not same_value(known, value):
-                raise Contradiction(f"{key[:60]!r} is given twice with different values")
+            values.setdefault(plain(key), []).append((key, value))
     return _Part(
-        value=dict(values.values()),
+        value={entries[0][0]: agreed(entries) for entries in values.values()},
         shape=AnswerShape.ANSWER,
-        spans=tuple(span for part in parts for span in part.spans),
-        inner_prose=next((part.inner_prose for part in parts if part.inner_prose), ""),
-        loose=frozenset().union(*(part.loose for part in parts)),
+        spans=tuple(sorted({span for part in parts for span in part.spans})),
     )
 
 
@@ -202,12 +208,7 @@ def _sections(text: str, seen: Scan) -> Iterator[_Part]:
     None unless it has both a cause and a choice.
     """
     found = [
-        _Part(
-            {item.section: item.value},
-            AnswerShape.FRAGMENT,
-            ((item.start, item.end),),
-            loose=frozenset(item.loose),
-        )
+        _Part({item.section: item.value}, AnswerShape.FRAGMENT, ((item.start, item.end),))
         for item in seen.found
         if item.section and shape_of(item.value) is AnswerShape.OTHER
     ]
@@ -219,14 +220,11 @@ def _sections(text: str, seen: Scan) -> Iterator[_Part]:
         yield from (*found, *lines)
 
 
-def _parts_of(found: JsonInText) -> Iterator[_Part]:
-    for part in _inside(found.value, 0):
-        yield replace(
-            part,
-            spans=((found.start, found.end),),
-            loose=part.loose | frozenset(found.loose),
-            is_correction=found.is_correction,
-        )
+def _parts(seen: Scan) -> Iterator[_Part]:
+    for found in seen.found:
+        for part in _inside(found.value, 0):
+            spans = ((found.start, found.end),)
+            yield replace(part, spans=spans, is_correction=found.is_correction)
 
 
 def _inside(value: Any, depth: int) -> Iterator[_Part]:
@@ -241,48 +239,39 @@ def _inside(value: Any, depth: int) -> Iterator[_Part]:
 
 
 def _inside_object(value: dict[str, Any], depth: int) -> Iterator[_Part]:
-    """The object itself when it is an answer, else a whole answer in one of its values, else its parts."""
+    """The object itself when it is an answer or a part of one, and the answers in its values unless it is whole."""
     value = unwrapped(value)
     shape = shape_of(value)
-    inner: list[_Part] = []
-    if shape is not AnswerShape.ANSWER and depth < MAX_WRAPPERS:
-        for key, item in value.items():
-            if key == "properties" and value.get("type") == "object":
-                continue  # a JSON Schema of the answer, not an answer
-            inner.extend(_inside(item, depth + 1))
-    if shape is AnswerShape.OTHER or any(part.shape is AnswerShape.ANSWER for part in inner):
-        yield from inner
-    else:
+    if shape is not AnswerShape.OTHER:
         yield _Part(value, shape, ())
+    if shape is AnswerShape.ANSWER or depth == MAX_WRAPPERS:
+        return
+    for key, item in value.items():
+        if key == "properties" and value.get("type") == "object":
+            continue  # a JSON Schema of the answer, not an answer
+        inner = _inside(item, depth + 1)
+        yield from inner if shape is AnswerShape.OTHER else filter(_is_whole, inner)
 
 
 def _inside_text(text: str, depth: int) -> Iterator[_Part]:
     seen = scan(text)
     if seen.broken or seen.over_limit:
         raise UnreadableAnswer(Unreadable.BROKEN_JSON, "JSON inside a string cannot be read.")
-    prose = outside(text, [(found.start, found.end) for found in seen.found], seen.thoughts)
     for found in seen.found:
-        for part in _inside(found.value, depth):
-            loose = part.loose | frozenset(found.loose)
-            yield replace(part, inner_prose=part.inner_prose or prose, loose=loose)
+        yield from _inside(found.value, depth)
 
 
-def _nothing_found(text: str, seen: Scan) -> UnreadableAnswer:
+def _nothing_found(text: str, seen: Scan, thoughts: str) -> UnreadableAnswer:
     if seen.broken:
         return _broken(seen.broken[-1].kind, seen.broken[-1].message)
-    if seen.open_thought:
-        message = (
-            "The text ends inside a thinking tag that is never closed, so nothing after that tag was read."
-        )
-        return UnreadableAnswer(Unreadable.IN_THOUGHT, message)
     for pattern, reason, message in _LOOKS:
         if pattern.search(text):
             return UnreadableAnswer(reason, message)
     if seen.found or seen.other_json:
         message = 'The JSON holds no answer: it needs "root_cause_analysis" and "selected_workflow".'
         return UnreadableAnswer(Unreadable.NO_ANSWER, message)
-    if seen.thoughts:
-        message = "There is no JSON object outside of the thinking tags."
+    if thoughts:
+        message = "There is no JSON object outside of the thinking tags, or they are never closed."
         return UnreadableAnswer(Unreadable.IN_THOUGHT, message)
     return UnreadableAnswer(Unreadable.NO_JSON, "There is no JSON object.")
 
@@ -295,14 +284,10 @@ def _broken(kind: JsonFaultKind, message: str) -> UnreadableAnswer:
     return UnreadableAnswer(reason, f"The JSON cannot be read: {message}.")
 
 
-def _with_prose(answer: Answer, text: str, found: _Part, seen: Scan) -> Answer:
-    around = (outside(text, found.spans, seen.thoughts), found.inner_prose)
-    prose = clean("\n".join(part for part in around if part))
-    if len(prose) <= MAX_PROSE_CHARS:
-        return replace(answer, prose=prose)
-    half = MAX_PROSE_CHARS // 2
-    note = f"the middle of the prose was cut: {len(prose) - 2 * half} characters"
-    return replace(answer, prose=f"{prose[:half]}\n[...]\n{prose[-half:]}", notes=(*answer.notes, note))
+def _prose(text: str, found: _Part) -> str:
+    """The text around an answer, at most its first 20,000 characters."""
+    prose = clean(outside(text, found.spans))
+    return prose if len(prose) <= MAX_PROSE_CHARS else f"{prose[:MAX_PROSE_CHARS]}…"
 
 
 def is_final(reply: Reply) -> bool:
@@ -332,10 +317,10 @@ def read_reply(reply: Reply) -> Answer:
         if reply.thinking_chars and not reply.text.strip() and reply.finish is not Finish.REFUSAL:
             raise UnreadableAnswer(Unreadable.IN_THOUGHT, ONLY_THOUGHTS.format(count=reply.thinking_chars))
         return parse_answer(reply.text, reply.finish)
+    if reply.finish in CUT_SHORT:
+        raise UnreadableAnswer(*_UNFINISHED[reply.finish])
     first = given[0]
     for call in given:
-        if call.problem and reply.finish is Finish.LENGTH:
-            raise UnreadableAnswer(*_UNFINISHED[Finish.LENGTH])
         if call.problem:
             raise UnreadableAnswer(
                 Unreadable.BROKEN_JSON, f"The submitted answer cannot be read: {call.problem}."

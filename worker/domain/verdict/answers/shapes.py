@@ -3,8 +3,8 @@
 Accepted are the canonical answer; the two older ones of ADR-041 (`analysis_summary`, `root_cause_assessment`,
 `rca_severity` with `selected_workflow` or `strategies`); the safety document's `recommendations`; the
 recovery answer with `recovery_analysis.current_rca`; flat ones; and each of them in snake_case or camelCase.
-Flags that code decides (`is_actionable`, `differs_from_previous`) are never read. A flag that asks for a
-human counts only when it is set.
+Flags that code decides (`is_actionable`, `differs_from_previous`) are never read. Several names of one field,
+or several places of it, must agree. A request for a human counts wherever it stands.
 """
 
 from __future__ import annotations
@@ -19,34 +19,37 @@ from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.answers.answer import Answer, AnsweredClaim, AnsweredWorkflow, ProblemKind
 from worker.domain.verdict.answers.fields import (
     MAX_ITEMS,
+    VALUES,
     Contradiction,
     Fields,
     Reading,
-    clear_confidence,
+    agreed,
+    agreed_in,
     is_nothing,
     plain,
     single,
     snake,
     unwrapped,
 )
-from worker.domain.verdict.answers.workflow import SELECTED, read_choice, states_choice
+from worker.domain.verdict.answers.workflow import CONFIDENCE, SELECTED, read_choice, states_choice
 
 _RCA = ("rootcauseanalysis", "rca")
-_RCA_TEXT = ("rcasummary", "rootcausesummary", "rootcauseassessment", "analysissummary", "rootcause")
+_CAUSE_TEXT = ("rcasummary", "rootcausesummary", "rootcauseassessment", "rootcause")
+_ANALYSIS_TEXT = ("analysissummary", "summary")
 _CURRENT_RCA = ("currentrca", "rootcauseanalysis")
-_AFFECTED = ("affectedresource", "affectedobject")
-_TARGET = ("remediationtarget", "targetresource", "affectedresources")
-_OWN_CONFIDENCE = ("confidence", "analysisconfidence")
-_HUMAN_FLAGS = (
-    "needshumanreview", "requireshumanreview", "humanreviewrequired", "humanreview", "humanreviewreason",
-    "requiresapproval", "approvalrequired", "approval",
-)  # fmt: skip
+_AFFECTED = ("affectedresource", "affectedobject", "affectedresources", "remediationtarget", "targetresource")
+_ASKS_FOR_HUMAN = re.compile(
+    "approval|human(?:review|intervention|decision|needed|required)|(?:needs?|requires?)human"
+)
+_CLEAR_NO = frozenset({"false", "no", "notrequired", "notneeded"})
+_LEVELS = {"critical", "high", "medium", "low"}
+_SAYS_NOTHING = VALUES | {"alternativeworkflows", "alternatives"}
 _TARGET_PATH = "root_cause_analysis.affectedResource"
 _NO_NAMESPACE = frozenset({"null", "none", "n/a", "<none>", "-"})
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _CHAIN = ("causalchain", "causalclaims", "chainofcauses")
-_CLAIM_TEXT = ("claim", "statement", "text", "step", "cause", "description", "summary")
-_CLAIM_IDS = ("evidence", "evidenceids", "evidenceid", "cites", "citations", "sources", "ids")
+_CLAIM_TEXT = ("claim", "statement")
+_CLAIM_IDS = ("evidence", "evidenceids")
 _CHAIN_PATH = "root_cause_analysis.causal_chain"
 _EVIDENCE_ID = re.compile(r"(?<![A-Za-z0-9])[Ee]([0-9]{1,6})(?![A-Za-z0-9])")
 _IN_BRACKETS = re.compile(r"[(\[]\s*(?:see\s+)?E[0-9]{1,6}(?:(?:\s*[,;&]\s*|\s+and\s+)E[0-9]{1,6})*\s*[)\]]")
@@ -55,11 +58,10 @@ _IN_BRACKETS = re.compile(r"[(\[]\s*(?:see\s+)?E[0-9]{1,6}(?:(?:\s*[,;&]\s*|\s+a
 class AnswerShape(enum.Enum):
     """The kind of an object.
 
-    FRAGMENT names a workflow without a root cause; UNDECIDED has a cause and no choice.
+    FRAGMENT is a part of an answer: a cause, a choice of a workflow, or a request for a human.
     """
 
     ANSWER = enum.auto()
-    UNDECIDED = enum.auto()
     FRAGMENT = enum.auto()
     OTHER = enum.auto()
 
@@ -71,45 +73,51 @@ def shape_of(value: Any) -> AnswerShape:
         decided = states_choice(root)
         if _is_template(root):
             return AnswerShape.OTHER
-        if _has_cause(root):
-            return AnswerShape.ANSWER if decided else AnswerShape.UNDECIDED
-        if decided and not is_nothing(root.get("summary")) and root.states(*_AFFECTED):
+        caused = _has_cause(root)
+        if decided and (caused or (root.states(*_AFFECTED) and not is_nothing(root.get("summary")))):
             return AnswerShape.ANSWER
-        return AnswerShape.FRAGMENT if root.states(*SELECTED[:3]) else AnswerShape.OTHER
+        asks = isinstance(value, Mapping) and any(_asks(key, item) for key, item in value.items())
+        return AnswerShape.FRAGMENT if caused or asks or root.states(*SELECTED[:3]) else AnswerShape.OTHER
     except Contradiction:
         return AnswerShape.ANSWER
 
 
-def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
+def to_answer(value: Mapping[str, Any], *, submitted: bool = False) -> Answer:
     """The answer an object holds, without prose.
+
+    The form of `submit_result` requires a confidence of the answer. Older forms in text have only the one of
+    the workflow, which then counts for both.
 
     Raises:
         Contradiction: when the object says two different things where one counts.
 
     """
-    root, reading = Fields(unwrapped(value)), Reading()
-    reading.notes.extend(notes)
+    value = unwrapped(value)
+    root, reading = Fields(value), Reading()
     recovery = Fields(root.get("recoveryanalysis"))
     causes = [
         Fields(_as_cause(single(raw, "the root cause analysis"))) for raw in _raw_causes(root, recovery)
     ]
+    sources = [*causes, root]
     choice = read_choice(root, reading)
+    confidence = reading.confidence(agreed_in(sources, *CONFIDENCE), "confidence")
+    if choice.selected and not submitted and not any(source.states(*CONFIDENCE) for source in sources):
+        confidence = choice.selected.confidence
+        reading.notes.append("confidence was missing: that of selected_workflow is used")
     return Answer(
         summary=_summary(causes, root, reading),
-        severity=reading.name(_first([*causes, root], "severity", "rcaseverity"), "severity"),
-        signal_type=reading.name(_signal_type(causes, root, recovery), "signal_type"),
-        contributing_factors=reading.texts(
-            _first([*causes, root], "contributingfactors"), "contributing_factors"
-        ),
-        causal_chain=read_claims([*causes, root], reading),
-        affected_resource=_affected([*causes, root], reading),
-        selected_workflow=_no_surer(choice.selected, [root, *causes], reading),
+        severity=reading.name(agreed_in(sources, "severity", "rcaseverity"), "severity"),
+        signal_type=reading.name(_signal_type(sources, recovery), "signal_type"),
+        contributing_factors=reading.texts(agreed_in(sources, "contributingfactors"), "contributing_factors"),
+        causal_chain=read_claims(agreed_in(sources, *_CHAIN), reading),
+        affected_resource=_affected(sources, reading),
+        selected_workflow=_no_surer(choice.selected, confidence, reading),
         workflow_stated=choice.stated,
         alternatives=choice.others,
         outcome=snake(reading.name(root.get("investigationoutcome", "outcome"), "investigation_outcome")),
         rationale=reading.text(root.get("rationale", "reasoning"), "rationale") or choice.rationale,
-        confidence=_own_confidence(causes, root, reading, chosen=choice.selected is not None),
-        asks_for_human=any(_is_said(source.get(name)) for source in (root, *causes) for name in _HUMAN_FLAGS),
+        confidence=confidence,
+        asks_for_human=asks_for_human(value),
         warnings=reading.texts(root.get("warnings"), "warnings"),
         context_used=_context(root.get("contextused"), reading),
         recovery_analysis=_recovery_tree(root.get("recoveryanalysis"), "recovery_analysis", reading),
@@ -121,14 +129,15 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
 
 def _is_template(root: Fields) -> bool:
     """True if the object repeats the form of an answer, with all severities where one belongs."""
-    cause = Fields(root.get(*_RCA))
-    severity = cause.get("severity") or root.get("rcaseverity", "severity")
-    return isinstance(severity, str) and "|" in severity
+    severity = agreed_in((Fields(root.get(*_RCA)), root), "severity", "rcaseverity")
+    words = severity.lower().split("|") if isinstance(severity, str) else ()
+    return {word.strip() for word in words} >= _LEVELS
 
 
 def _has_cause(root: Fields) -> bool:
     recovery = Fields(root.get("recoveryanalysis"))
-    return not (is_nothing(root.get(*_RCA, *_RCA_TEXT)) and is_nothing(recovery.get(*_CURRENT_RCA)))
+    told = root.entries(*_RCA, *_CAUSE_TEXT, "analysissummary") + recovery.entries(*_CURRENT_RCA)
+    return not all(is_nothing(value) for _, value in told)
 
 
 def _raw_causes(root: Fields, recovery: Fields) -> list[Any]:
@@ -142,66 +151,65 @@ def _as_cause(raw: Any) -> Any:
     return {"summary": raw} if isinstance(raw, str) else raw
 
 
-def _first(sources: list[Fields], *names: str) -> Any:
-    values = (source.get(*names) for source in sources)
-    return next((value for value in values if value is not None), None)
-
-
 def _summary(causes: list[Fields], root: Fields, reading: Reading) -> str:
-    own = _first(causes, "summary", "rootcause", "description")
-    if own is None:
-        parts = [root.get(name) for name in _RCA_TEXT]
-        texts = [part.strip() for part in parts if isinstance(part, str) and part.strip()]
-        own = " ".join(dict.fromkeys(texts)) or root.get("summary")
-    return reading.text(own, "root_cause_analysis.summary")
+    """What the cause says of itself; else the assessment and the summary of the analysis (ADR-041)."""
+    told = [entry for entry in root.entries(*_CAUSE_TEXT) if not isinstance(entry[1], Mapping)]
+    told += [entry for cause in causes for entry in cause.entries("summary", "rootcause")]
+    summary = agreed(told)
+    if summary is None or not causes:
+        parts = [part.strip() for part in (summary, root.get(*_ANALYSIS_TEXT)) if isinstance(part, str)]
+        summary = " ".join(dict.fromkeys(part for part in parts if part))
+    return reading.text(summary, "root_cause_analysis.summary")
 
 
-def _signal_type(causes: list[Fields], root: Fields, recovery: Fields) -> Any:
+def _signal_type(sources: list[Fields], recovery: Fields) -> Any:
+    stated = agreed_in(sources, "signaltype", "rcasignaltype")
     assessment = Fields(recovery.get("previousattemptassessment"))
-    stated = _first([*causes, root], "signaltype", "rcasignaltype")
-    return stated if stated is not None else _first([root, recovery, assessment], "currentsignaltype")
-
-
-def _own_confidence(causes: list[Fields], root: Fields, reading: Reading, *, chosen: bool) -> float | None:
-    value = _first([root, *causes], *_OWN_CONFIDENCE)
-    if chosen:
-        # The workflow's own confidence counts then, so an unreadable one here does no harm.
-        return Reading().confidence(value, "confidence", ProblemKind.RCA)
-    return reading.confidence(value, "confidence", ProblemKind.RCA)
+    return stated if stated is not None else agreed_in((*sources, recovery, assessment), "currentsignaltype")
 
 
 def _no_surer(
-    chosen: AnsweredWorkflow | None, sources: list[Fields], reading: Reading
+    chosen: AnsweredWorkflow | None, own: float | None, reading: Reading
 ) -> AnsweredWorkflow | None:
-    """The workflow, with the lowest confidence among those of the answer's parts."""
-    if chosen is None or chosen.confidence is None:
-        return chosen
-    stated = (clear_confidence(source.get(*_OWN_CONFIDENCE)) for source in sources)
-    lowest = min((value for value in stated if value is not None), default=chosen.confidence)
-    if lowest >= chosen.confidence:
+    """The workflow, with the confidence of the answer if that is lower."""
+    if chosen is None or chosen.confidence is None or own is None or own >= chosen.confidence:
         return chosen
     reading.notes.append(
-        f"the answer's own confidence {lowest:g} is lower than the workflow's: the lower one is used"
+        f"the answer's own confidence {own:g} is lower than the workflow's: the lower one is used"
     )
-    return replace(chosen, confidence=lowest)
+    return replace(chosen, confidence=own)
 
 
-def _is_said(value: Any) -> bool:
-    """True if a flag is set: any value but a clear no."""
+def asks_for_human(value: Any) -> bool:
+    """True if a field of the answer, at any level, asks for a human to review or approve."""
+    if isinstance(value, list):
+        return any(asks_for_human(item) for item in value)
+    if not isinstance(value, Mapping):
+        return False
+    return any(
+        _asks(key, item) or (plain(key) not in _SAYS_NOTHING and asks_for_human(item))
+        for key, item in value.items()
+    )
+
+
+def _asks(key: str, value: Any) -> bool:
+    return _ASKS_FOR_HUMAN.search(plain(key)) is not None and not _is_clear_no(value)
+
+
+def _is_clear_no(value: Any) -> bool:
+    """True for null, false, 0, a word of a closed set, and an object with nothing else that is `required`."""
     if isinstance(value, Mapping):
-        fields = Fields(value)
-        return _is_said(fields.get("required", "needed"))
-    no = isinstance(value, str) and plain(value) in {"false", "no", "notrequired", "notneeded"}
-    return not (no or is_nothing(value) or value is False or value == 0)
+        required = Fields(value).states("required", "needed")
+        return not value or (required and all(_is_clear_no(item) for item in value.values()))
+    if isinstance(value, str) and plain(value) in _CLEAR_NO:
+        return True
+    return is_nothing(value) or value is False or value == 0
 
 
 def _affected(sources: list[Fields], reading: Reading) -> ObjectRef | None:
-    """The object the answer blames. If it names no affected resource, a remediation target counts."""
-    stated = [value for source in sources if (value := source.get(*_AFFECTED)) is not None]
-    if not stated:
-        target = _first(sources, *_TARGET)
-        stated = [] if target is None else [target]
-    targets = {_target(value, reading) for value in stated} - {None}
+    """The object the answer blames, under any of the names for it."""
+    stated = [value for source in sources for _, value in source.entries(*_AFFECTED)]
+    targets = {_target(value, reading) for value in stated}
     if len(targets) > 1:
         reading.problem(ProblemKind.RCA, _TARGET_PATH, "names two different objects: name one.")
         return None
@@ -269,14 +277,15 @@ def _recovery_tree(value: Any, what: str, reading: Reading) -> dict[str, Any] | 
     return tree
 
 
-def read_claims(sources: list[Fields], reading: Reading) -> tuple[AnsweredClaim, ...]:
-    """The causal chain in the first of the objects that has one.
+def read_claims(found: Any, reading: Reading) -> tuple[AnsweredClaim, ...]:
+    """The causal chain.
 
     A step is an object with a claim and ids, or a sentence, which may cite ids in brackets: `The pod was
     killed (E3, E5).`
     """
-    found = next((value for source in sources if not is_nothing(value := source.get(*_CHAIN))), None)
-    items = found if isinstance(found, list) else [] if found is None else [found]
+    if is_nothing(found):
+        return ()
+    items = found if isinstance(found, list) else [found]
     if len(items) > MAX_ITEMS:
         reading.notes.append(f"{_CHAIN_PATH} was cut at {MAX_ITEMS} items")
     claims = (_claim(item, reading) for item in items[:MAX_ITEMS])
@@ -294,7 +303,7 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        yield from _texts(Fields(value).get("id", *_CLAIM_IDS))
+        yield from _texts(Fields(value).get("id"))
     elif isinstance(value, list):
         for item in value[:MAX_ITEMS]:
             yield from _texts(item)

@@ -1,6 +1,6 @@
 """Finding JSON in the text of a model: between prose, fences, tags and thoughts.
 
-Text between thinking tags is never read, because it holds drafts. An object is found by its braces; fences
+Only thoughts at the start, between tags, are taken for thoughts: anywhere else the tags may be quoted. An object is found by its braces; fences
 and tags around it are neither needed nor trusted. A broken object is skipped as a whole, so that no part of
 it is taken for an answer. An answer may be split into sections, with the name of a field as a heading or tag
 and the value below it:
@@ -31,23 +31,29 @@ MAX_LABEL_LINES = 6
 MAX_LINE_CHARS = 4_000
 SECTIONS = frozenset({
     "rootcauseanalysis", "selectedworkflow", "alternativeworkflows", "investigationoutcome", "recoveryanalysis",
-    "recoverystrategy", "confidence", "rationale", "warnings", "contextused",
+    "recoverystrategy", "confidence", "rationale", "warnings", "contextused", "needshumanreview", "humanreviewreason",
 })  # fmt: skip
 """Fields of an answer that may stand as sections, without case, spaces and underscores."""
 
-_THOUGHT = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflections?|scratch_?pad|inner_?monologue)"
+_TAG_NAME = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflections?|scratch_?pad|inner_?monologue)"
+_THOUGHT = re.compile(
+    rf"\s*(?:<{_TAG_NAME}(?:\s[^<>]{{0,100}})?>|\[THINK\]|\u25c1think\u25b7|<\|channel\|>\s*analysis<\|message\|>)",
+    re.IGNORECASE,
+)
+_THOUGHT_END = re.compile(
+    rf"</{_TAG_NAME}\s*>|\[/THINK\]|\u25c1/think\u25b7|<\|channel\|>\s*final[^<>]{{0,40}}<\|message\|>",
+    re.IGNORECASE,
+)
 _MARK = re.compile(
-    rf"(?P<thought><{_THOUGHT}(?:\s[^<>]{{0,100}})?>|\[THINK\]|\u25c1think\u25b7)"
-    rf"|(?P<thought_end></{_THOUGHT}\s*>|\[/THINK\]|\u25c1/think\u25b7|<\|channel\|>\s*final[^<>]{{0,40}}<\|message\|>)"
     # A brace counts before a key or a comment, a bracket before another one, a quote before escaped JSON.
-    r"|(?P<value>\{(?=[\s\u00ad\u200b-\u200d\u2060\ufeff]*+[\"'\uff02\u2018\u2019\u201c\u201d\w$/#])|\[(?=\s*+[\[{])|\"(?=[\s\[{]*+(?<=[\[{\s])\\[\"nrt]))"
+    r"(?P<value>\{(?=[\s\u00ad\u200b-\u200d\u2060\ufeff]*+[\"'\uff02\u2018\u2019\u201c\u201d\w$/#])|\[(?=\s*+[\[{])|\"(?=[\s\[{]*+(?<=[\[{\s])\\[\"nrt]))"
     r"|(?P<text>\A\s*+\")",
     re.IGNORECASE,
 )
 # Enough to tell that an object is about an answer, however it is spelled or escaped.
 _ANSWER_KEY = re.compile(
     r"root[\\_ -]*cause|(?<![a-z])rca|(?:selected|recommended|chosen)[\\_ -]*workflow|workflow[\\_ -]*id"
-    r"|recommendations|strategies|analysis[\\_ -]*summary",
+    r"|recommendations|strategies|analysis[\\_ -]*summary|human[\\_ -]*review|approval",
     re.IGNORECASE,
 )
 _FENCE_LINE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
@@ -58,10 +64,10 @@ _BEFORE_JSON = re.compile(
 _HEADING = re.compile(r"[\s#>*_`0-9.)-]*([A-Za-z][A-Za-z_ -]{2,60})[*_`\s]*(?:[:=]|\Z)[*_`\s]*")
 _TAG = re.compile(r"<(?:parameter\s+name=)?[\"']?([A-Za-z_]{3,60})[\"']?>\s*")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
-_PLAIN_TEXT_SECTIONS = frozenset({"investigationoutcome", "rationale"})
+_PLAIN_TEXT_SECTIONS = frozenset({"investigationoutcome", "rationale", "humanreviewreason"})
 _NULL_WORDS = frozenset({"null", "none", "n/a", "nil"})
 _CORRECTION = re.compile(
-    r"(?:^|[.!?]\s)[\s#*_]*(?:(?:my|the)\s)?(?:final|corrected)\sanswer[\s*_]*:?[\s*_]*$", re.IGNORECASE
+    r"(?:^|[.!?]\s)[\s#*_]*(?:(?:my|the)\s)?corrected\sanswer[\s*_]*:?[\s*_]*$", re.IGNORECASE
 )
 _AFTER_JSON = re.compile(r"[ \t]*\)?;?(?:\s*(?:`{3,}|~{3,})[ \t]*(?=\n|$)|\s*</\w{1,40}>)?")
 
@@ -71,21 +77,23 @@ class JsonInText:
     """A value in the text, from `start` to `end`.
 
     `label` is the text since the value before it, or the end of that text.
-
-    `loose` names the ways in which it was not strict JSON.
     """
 
     value: Any
     start: int
     end: int
     label: str
-    loose: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """The last lines of the label, without fences and blank lines."""
+        lines = [line for line in self.label.splitlines() if line.strip() and not _FENCE.match(line)]
+        return lines[-MAX_LABEL_LINES:]
 
     @property
     def section(self) -> str:
         """The field whose heading is the nearest above the value; empty without one."""
-        lines = [line for line in self.label.splitlines() if line.strip() and not _FENCE.match(line)]
-        for line in reversed(lines[-MAX_LABEL_LINES:]):
+        for line in reversed(self.lines):
             name, _ = _heading(line)
             if name or line.lstrip().startswith("#"):
                 return name
@@ -93,9 +101,8 @@ class JsonInText:
 
     @property
     def is_correction(self) -> bool:
-        """True if the line above is, or ends with, "Final answer:" or "Corrected answer:"."""
-        lines = [line for line in self.label.splitlines() if line.strip() and not _FENCE.match(line)]
-        return bool(lines) and _CORRECTION.search(lines[-1][-MAX_LINE_CHARS:]) is not None
+        """True if the line above is, or ends with, "Corrected answer:"."""
+        return any(_CORRECTION.search(line[-MAX_LINE_CHARS:]) for line in self.lines[-1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,36 +116,48 @@ class BrokenJson:
 
 @dataclass(slots=True)
 class Scan:
-    """The findings in a text: values that are about an answer, broken ones, and thoughts as (start, end).
+    """The findings in a text: values that are about an answer, and broken ones.
 
-    `open_thought`: a thinking tag was never closed. `over_limit`: the text holds more values than are read.
+    `over_limit`: the text holds more values than are read.
     """
 
     found: list[JsonInText] = field(default_factory=list)
     broken: list[BrokenJson] = field(default_factory=list)
-    thoughts: list[tuple[int, int]] = field(default_factory=list)
     other_json: int = 0
-    open_thought: bool = False
     over_limit: bool = False
 
 
+def split_thoughts(text: str) -> tuple[str, str]:
+    """The thoughts at the start of a text, with their tags, and the rest of it.
+
+    A thinking tag that is never closed makes all of the text a thought.
+    """
+    position = 0
+    while start := _THOUGHT.match(text, position):
+        end = _THOUGHT_END.search(text, start.end())
+        position = end.end() if end else len(text)
+    return text[:position], text[position:]
+
+
 def scan(text: str) -> Scan:
-    """Find all values about an answer outside of thoughts, in order. Linear in the length of any text."""
+    """Find all values about an answer, in order. Linear in the length of any text."""
     scanner = _Scanner(text)
     scanner.run()
     return scanner.seen
 
 
-def outside(text: str, spans: Iterable[tuple[int, int]], thoughts: Iterable[tuple[int, int]]) -> str:
-    """The text without `spans` (and the fences or tags around them) and without thoughts, stripped."""
-    holes = sorted([*(_with_wrapping(text, *span) for span in spans), *thoughts])
+def outside(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """The text without `spans` (and the fences or tags around them), stripped.
+
+    Nor does it hold what comes before the end of a thought that the prompt had opened.
+    """
     kept: list[str] = []
     position = 0
-    for start, end in holes:
+    for start, end in sorted(_with_wrapping(text, *span) for span in spans):
         kept.append(text[position : max(start, position)])
         position = max(position, end)
-    kept.append(text[position:])
-    return "\n".join(part for part in (piece.strip() for piece in kept) if part)
+    prose = "\n".join(part for part in (piece.strip() for piece in (*kept, text[position:])) if part)
+    return _THOUGHT_END.split(prose)[-1].strip()
 
 
 def _with_wrapping(text: str, start: int, end: int) -> tuple[int, int]:
@@ -152,9 +171,8 @@ def _with_wrapping(text: str, start: int, end: int) -> tuple[int, int]:
 
 def stated_in_lines(text: str, seen: Scan) -> Iterator[tuple[str, Any]]:
     """Sections whose value is one line of text outside of the JSON: `(field, value)`."""
-    holes = sorted([*((found.start, found.end) for found in seen.found), *seen.thoughts])
     position = 0
-    for start, end in [*holes, (len(text), len(text))]:
+    for start, end in [*((found.start, found.end) for found in seen.found), (len(text), len(text))]:
         lines = text[position : max(start, position)].splitlines()
         lines = [line for line in lines if line.strip() and not _FENCE.match(line)]
         for line, following in pairwise([*lines, ""]):
@@ -200,37 +218,7 @@ class _Scanner:
     def run(self) -> None:
         position = 0
         while not self.seen.over_limit and (mark := _MARK.search(self.text, position)):
-            if mark.lastgroup == "thought":
-                position = self._skip_thought(mark)
-            elif mark.lastgroup == "thought_end":
-                position = self._drop_unopened_thought(mark)
-            else:
-                position = self._read(mark)
-
-    def _skip_thought(self, mark: re.Match[str]) -> int:
-        """Go to the end of the thought.
-
-        A thinking tag that is never closed makes the rest of the text a thought.
-        """
-        position = mark.end()
-        while (end := _MARK.search(self.text, position)) and end.lastgroup != "thought_end":
-            position = end.end()
-        stop = end.end() if end else len(self.text)
-        self.seen.open_thought = end is None
-        self.seen.thoughts.append((mark.start(), stop))
-        self.label_start = stop
-        return stop
-
-    def _drop_unopened_thought(self, mark: re.Match[str]) -> int:
-        """Drop all text before a closing tag that has no opening one.
-
-        Some servers put the opening tag into the prompt.
-        """
-        self.seen.found.clear()
-        self.seen.broken.clear()
-        self.seen.thoughts[:] = [(0, mark.end())]
-        self.label_start = mark.end()
-        return mark.end()
+            position = self._read(mark)
 
     def _read(self, mark: re.Match[str]) -> int:
         start = mark.start()
@@ -239,7 +227,7 @@ class _Scanner:
         except JsonFault as fault:
             return mark.end() if mark.lastgroup == "text" else self._skip_broken(start, fault)
         label = self.text[max(self.label_start, start - MAX_LABEL_CHARS) : start]
-        found = JsonInText(value.value, start, value.end, label, value.loose)
+        found = JsonInText(value.value, start, value.end, label)
         about_answer = _ANSWER_KEY.search(self.text, start, value.end) or found.section
         if mark.lastgroup == "text" and not (about_answer and "{" in value.value):
             return mark.end()

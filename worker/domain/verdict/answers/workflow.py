@@ -18,6 +18,7 @@ from worker.domain.verdict.answers.fields import (
     Contradiction,
     Fields,
     Reading,
+    agreed_in,
     clear_confidence,
     is_nothing,
     plain,
@@ -32,10 +33,11 @@ MAX_PARAMETERS = 100
 MAX_WHOLE = 10**9
 
 _ID = ("workflowid", "id", "workflowname", "name")
-_CONFIDENCE = ("confidence", "confidencescore", "probability")
-_RATIONALE = ("rationale", "reasoning", "reason", "selectionrationale")
+CONFIDENCE = ("confidence", "confidencescore", "analysisconfidence", "probability")
+_RATIONALE = ("rationale", "reasoning", "reason")
 _RISK = ("estimatedrisk", "risklevel", "risk")
 _IMAGE = ("containerimage", "image", "executionbundle", "bundle")
+_PARAMETERS = ("parameters", "params")
 _PATH = "selected_workflow"
 _PARAMETERS_PATH = f"{_PATH}.parameters"
 
@@ -63,10 +65,11 @@ def read_choice(root: Fields, reading: Reading) -> AnsweredChoice:
 
     """
     if root.states(*SELECTED):
-        choice = _selected(single(root.agreed(*SELECTED), _PATH), root, reading)
-        _check_flat_id(choice, root)
+        choice = _selected(single(root.get(*SELECTED), _PATH), root, reading)
+        _check_other_ids(choice, root)
     elif root.states(*FLAT_ID):
-        choice = _by_id(root.agreed(*FLAT_ID), root, root, reading)
+        choice = _by_id(root.get(*FLAT_ID), root, root, reading)
+        _check_other_ids(choice, root)
     elif root.states(*RANKED):
         choice = _ranked(root.get(*RANKED), root, reading)
     else:
@@ -82,11 +85,16 @@ def _says_none_matches(root: Fields) -> bool:
     return isinstance(reason, str) and plain(reason) in {"nomatchingworkflow", "nomatchingworkflows"}
 
 
-def _check_flat_id(choice: AnsweredChoice, root: Fields) -> None:
-    flat = root.get(*FLAT_ID)
-    named = choice.selected.workflow_id if choice.selected else None
-    if not is_nothing(flat) and flat != named:
-        raise Contradiction("'selected_workflow' and 'workflow_id' name different workflows")
+def _check_other_ids(choice: AnsweredChoice, root: Fields) -> None:
+    """Check that a flat id and the best of a ranked list, if they are there, name the selected workflow."""
+    named = choice.selected.workflow_id if choice.selected else ""
+    best, _ = _best(root.get(*RANKED))
+    others = [root.get(*FLAT_ID)] if root.states(*FLAT_ID) else []
+    for other in [*others, *([best.get("workflowid")] if best else [])]:
+        said = "" if is_nothing(other) else Reading().name(other, _PATH)
+        if said != named:
+            shown = one_line(said, 60) or "null"
+            raise Contradiction(f"the selected workflow is {named or 'null'}, but {shown} is named beside it")
 
 
 def _selected(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
@@ -109,12 +117,9 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
     rationale = reading.text(workflow.get(*_RATIONALE), f"{_PATH}.rationale")
     if is_nothing(workflow_id):
         return AnsweredChoice(stated=True, rationale=rationale)
-    confidence = workflow.get(*_CONFIDENCE)
-    if confidence is None and (confidence := root.get(*_CONFIDENCE)) is not None:
-        reading.notes.append("selected_workflow.confidence was missing: the answer's own confidence is used")
     selected = AnsweredWorkflow(
         workflow_id=reading.name(workflow_id, f"{_PATH}.workflow_id"),
-        confidence=reading.confidence(confidence, f"{_PATH}.confidence", ProblemKind.UNREADABLE),
+        confidence=reading.confidence(workflow.get(*CONFIDENCE), f"{_PATH}.confidence"),
         version=reading.name(workflow.get("version", "workflowversion"), f"{_PATH}.version"),
         container_image=reading.name(workflow.get(*_IMAGE), f"{_PATH}.container_image"),
         rationale=rationale,
@@ -123,33 +128,38 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         impact_on_dependencies=reading.text(
             workflow.get("impactondependencies"), f"{_PATH}.impact_on_dependencies"
         ),
-        parameters=_parameters(workflow.get("parameters", "params"), reading),
+        parameters=_parameters(agreed_in((workflow, root), *_PARAMETERS), reading),
     )
     return AnsweredChoice(selected, stated=True)
 
 
 def _ranked(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
-    """The best of a ranked list.
+    """The best of a ranked list (ADR-041), or the recommended action of the first rank (safety document)."""
+    best, others = _best(value)
+    if best is None:
+        actions = [fields for fields in others if not is_nothing(fields.get("action"))]
+        return _first_action(actions, root, reading) if actions else AnsweredChoice(stated=not others)
+    choice = _by_id(best.get("workflowid"), best, Fields({}), reading)
+    return replace(choice, others=_as_alternatives(others, reading))
 
-    It is the strategy with the highest confidence (ADR-041), or the recommended action of the first rank
-    (safety document).
+
+def _best(value: Any) -> tuple[Fields | None, list[Fields]]:
+    """The strategy with the highest confidence and the other ones; None if no entry names a workflow.
+
+    Raises Contradiction when several have the highest confidence.
     """
-    items = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
-    named = [(Fields(item), item) for item in items if not is_nothing(Fields(item).get("workflowid"))]
-    if not named:
-        actions = [Fields(item) for item in items if not is_nothing(Fields(item).get("action"))]
-        return _first_action(actions, root, reading) if actions else AnsweredChoice(stated=not items)
-    if len(named) == 1:
-        best = named[0]
-    else:
-        scores = [clear_confidence(fields.get(*_CONFIDENCE)) for fields, _ in named]
-        top = max((score for score in scores if score is not None), default=None)
-        if None in scores or scores.count(top) > 1:
-            raise Contradiction("several strategies are given and none has the highest confidence")
-        best = named[scores.index(top)]
-    choice = _by_id(best[0].get("workflowid"), best[0], Fields({}), reading)
-    others = [item for entry, item in named if entry is not best[0]]
-    return AnsweredChoice(choice.selected, stated=True, others=_as_alternatives(others, reading))
+    items = [
+        Fields(item) for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)
+    ]
+    named = [fields for fields in items if not is_nothing(fields.get("workflowid"))]
+    if len(named) < 2:
+        return (named[0], []) if named else (None, items)
+    scores = [clear_confidence(fields.get(*CONFIDENCE)) for fields in named]
+    top = max((score for score in scores if score is not None), default=None)
+    if None in scores or scores.count(top) > 1:
+        raise Contradiction("several strategies are given and none has the highest confidence")
+    best = named[scores.index(top)]
+    return best, [fields for fields in named if fields is not best]
 
 
 def _first_action(actions: list[Fields], root: Fields, reading: Reading) -> AnsweredChoice:
@@ -166,28 +176,32 @@ def _first_action(actions: list[Fields], root: Fields, reading: Reading) -> Answ
     if choice.selected is None:
         return choice
     reading.notes.append("the recommendations name actions: the first one is used")
-    return replace(choice, selected=replace(choice.selected, by_action=True))
+    confidence = choice.selected.confidence
+    if not actions[first].states(*CONFIDENCE):  # this form has one confidence, for all of it
+        confidence = clear_confidence(root.get(*CONFIDENCE))
+    return replace(choice, selected=replace(choice.selected, by_action=True, confidence=confidence))
 
 
 def _alternatives(root: Fields, reading: Reading) -> tuple[AnsweredAlternative, ...]:
     value = root.get("alternativeworkflows", "alternatives")
-    return _as_alternatives(value if isinstance(value, list) else [value], reading)
+    items = value if isinstance(value, list) else [value]
+    found = [Fields(item if isinstance(item, Mapping) else {"id": item}) for item in items]
+    return _as_alternatives(found, reading)
 
 
-def _as_alternatives(items: list[Any], reading: Reading) -> tuple[AnsweredAlternative, ...]:
+def _as_alternatives(items: list[Fields], reading: Reading) -> tuple[AnsweredAlternative, ...]:
     what = "alternative_workflows"
     if len(items) > MAX_ITEMS:
         reading.notes.append(f"{what} was cut at {MAX_ITEMS} items")
     found: list[AnsweredAlternative] = []
-    for item in items[:MAX_ITEMS]:
-        fields = Fields(item if isinstance(item, Mapping) else {"id": item})
+    for fields in items[:MAX_ITEMS]:
         workflow_id = fields.get(*_ID)
         if is_nothing(workflow_id):
             continue
         found.append(
             AnsweredAlternative(
                 workflow_id=reading.name(workflow_id, what),
-                confidence=clear_confidence(fields.get(*_CONFIDENCE)),
+                confidence=clear_confidence(fields.get(*CONFIDENCE)),
                 rationale=reading.text(fields.get(*_RATIONALE), what),
             )
         )

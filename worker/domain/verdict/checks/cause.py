@@ -25,12 +25,19 @@ OUTCOME_ALIASES = {"resolved": "problem_resolved"}
 SHOWN_CHARS = 120
 SHOWN_TYPES_CHARS = 400
 SHOWN_TROUBLE = 3
+UNSEEN_LETTERS = "\u115f\u1160\u3164\uffa0"
+"""The letters of Unicode that are blank: the fillers of Hangul."""
+
+
+def says_something(text: str) -> bool:
+    """True if a text holds a letter or a digit that a human can see."""
+    return any(character.isalnum() and character not in UNSEEN_LETTERS for character in text)
 
 
 def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
     """Check summary and severity. Returns the severity; None when it is missing or unknown to the worker."""
-    if not answer.summary.strip():
-        report.reject(ProblemKind.RCA, f"{RCA_PATH}.summary", "is required")
+    if not says_something(answer.summary):
+        report.reject(ProblemKind.RCA, f"{RCA_PATH}.summary", "is required, in words")
     levels = ", ".join(Severity)
     severity = normalize_severity(answer.severity)
     if not answer.severity.strip():
@@ -132,14 +139,10 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
     return outcome
 
 
-def check_confidence(answer: Answer, outcome: InvestigationOutcome | None, report: CheckReport) -> None:
-    """Check that an answer without an action states its confidence: no human will look at the incident."""
-    if answer.confidence is not None or any(p.path.endswith("confidence") for p in report.problems):
-        return
-    if outcome in NOTHING_TO_DO and answer.selected_workflow is None:
-        report.reject(
-            ProblemKind.UNREADABLE, "confidence", f"is required with {outcome}: a number from 0 to 1"
-        )
+def check_confidence(answer: Answer, report: CheckReport) -> None:
+    """Check that the answer states its confidence."""
+    if answer.confidence is None and not any(p.path == "confidence" for p in report.problems):
+        report.reject(ProblemKind.UNREADABLE, "confidence", "is required: a number from 0 to 1")
 
 
 def check_evidence(facts: VerdictFacts, report: CheckReport) -> None:
@@ -175,8 +178,6 @@ def doubts(
 
 
 def _own_doubts(accepted: Accepted) -> Iterator[str]:
-    if accepted.confidence is None:
-        yield "The answer states no confidence."
     if accepted.unverified:
         yield f"The worker could not check the state of {accepted.affected}."
     yield from sentences(accepted.approval_factors)

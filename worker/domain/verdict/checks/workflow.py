@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -67,8 +68,8 @@ def check_identity(
         message = _unknown(chosen, answer, facts)
         report.reject(ProblemKind.WORKFLOW_UNKNOWN, f"{WORKFLOW_PATH}.workflow_id", message)
         return None
-    version, image = chosen.version.strip().removeprefix("v"), chosen.container_image.strip()
-    if version and version != workflow.version.removeprefix("v"):
+    version, image = chosen.version.strip(), chosen.container_image.strip()
+    if version and _release(version) != _release(workflow.version):
         shown = one_line(version, SHOWN_CHARS)
         message = f"the catalog has version {workflow.version or '(none)'}, not {shown}"
         report.reject(ProblemKind.WORKFLOW_MISMATCH, f"{WORKFLOW_PATH}.version", message)
@@ -76,6 +77,11 @@ def check_identity(
         message = f"the catalog has {workflow.container_image or 'no image'}: copy it, or leave it out"
         report.reject(ProblemKind.WORKFLOW_MISMATCH, f"{WORKFLOW_PATH}.container_image", message)
     return chosen, workflow
+
+
+def _release(version: str) -> str:
+    """A version without the letter v and without zeros at its end: V2.3.0, v2.3 and 2.3 are the same."""
+    return re.sub(r"(?:\.0+)+$", "", version.strip().lower().removeprefix("v"))
 
 
 def _unknown(chosen: AnsweredWorkflow, answer: Answer, facts: VerdictFacts) -> str:

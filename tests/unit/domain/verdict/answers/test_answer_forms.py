@@ -13,6 +13,7 @@ from tests.fakes.answers import CANONICAL, answer_with, content, read, workflow_
 JSON = json.dumps(CANONICAL)
 PRETTY = json.dumps(CANONICAL, indent=2)
 DRAFT = json.dumps(workflow_with(workflow_id="restart-v1", confidence=0.4))
+PART = '{"selected_workflow": {"workflow_id": "restart-v1"}}'
 EXPECTED = content(read(JSON))
 NULL_CHOICE = answer_with(selected_workflow=None, rationale="Nothing in the catalog fits.")
 
@@ -68,16 +69,18 @@ TAGS = {
     "json": f"<json>{JSON}</json>",
     "answer": f"<answer>\n{PRETTY}\n</answer>",
     "output": f"<output>```json\n{JSON}\n```</output>",
-    "think": f"<think>Maybe {DRAFT}? No.</think>\n{JSON}",
-    "thinking": f"<thinking>\n```json\n{DRAFT}\n```\n</thinking>\n\n```json\n{JSON}\n```",
-    "reasoning": f"<reasoning effort='high'>{DRAFT}</reasoning>{JSON}",
-    "reflection": f"<REFLECTION>{DRAFT}</REFLECTION>{JSON}",
-    "two thoughts": f"<think>a {{ b</think>{{}}<think>{DRAFT}</think>{JSON}",
-    "a nested thought": f"<think>x <think>{DRAFT}</think> y {DRAFT}</think>{JSON}",
-    "a thought closed by another name": f"<thinking>{DRAFT}</think>{JSON}",
-    "a thought opened in the prompt": f"Maybe {DRAFT}\n</think>\n{JSON}",
-    "square thoughts": f"[THINK]{DRAFT}[/THINK]{JSON}",
-    "channels": f"<|channel|>analysis<|message|>{DRAFT}<|end|><|start|>assistant<|channel|>final<|message|>{JSON}",
+    "think": f"<think>Maybe {PART}? No.</think>\n{JSON}",
+    "thinking": f"<thinking>\n```json\n{PART}\n```\n</thinking>\n\n```json\n{JSON}\n```",
+    "reasoning": f"<reasoning effort='high'>{PART}</reasoning>{JSON}",
+    "reflection": f"\n<REFLECTION>{PART}</REFLECTION>{JSON}",
+    "two thoughts": f"<think>a {{ b</think>\n<think>{PART}</think>{JSON}",
+    "a thought closed by another name": f"<thinking>{PART}</think>{JSON}",
+    "a thought opened in the prompt": f"Maybe it is {{the image}}.\n</think>\n{JSON}",
+    "square thoughts": f"[THINK]{PART}[/THINK]{JSON}",
+    "channels": f"<|channel|>analysis<|message|>{PART}<|end|><|start|>assistant<|channel|>final<|message|>{JSON}",
+    "the same answer in a thought": f"<think>{JSON}</think>{JSON}",
+    "the same answer in a thought opened in the prompt": f"{JSON}</think>{JSON}",
+    "a closing tag behind it": f"{JSON}\nThe log ends with </think>, as usual.",
     "a broken thought": f'<think>{{"root_cause_analysis": {{"summary": "abc</think>{JSON}',
     "tool call": f'<tool_call>{{"name": "submit", "arguments": {JSON}}}</tool_call>',
     "tool call with arguments as text": f"<tool_call>{json.dumps({'name': 'submit', 'arguments': JSON})}</tool_call>",
@@ -104,11 +107,6 @@ WRAPPERS = {
     "a text in a text": json.dumps(JSON),
     "chat message": {"role": "assistant", "content": JSON},
     "content parts": {"content": [{"type": "text", "text": JSON}]},
-    "beside empty fields": {
-        "analysis": f"```json\n{JSON}\n```",
-        "root_cause_analysis": {},
-        "selected_workflow": None,
-    },
     "beside a summary": {"analysis_summary": "Memory.", "response": CANONICAL},
 }
 
@@ -175,26 +173,25 @@ def test_loose_spelling(text):
 
 
 CORRECTIONS = {
-    "corrected": f"First thought:\n```json\n{DRAFT}\n```\nWait, that's wrong. Corrected answer:\n```json\n{JSON}\n```",
-    "final": f"{DRAFT}\nFinal answer:\n{JSON}",
-    "on the line": f"{DRAFT}\nMy final answer: {JSON}",
-    "a heading": f"{DRAFT}\n## Final Answer\n\n```json\n{JSON}\n```",
-    "bold": f"{DRAFT}\n**Final answer:**\n{JSON}",
-    "two drafts": f"Draft 1: {DRAFT}\nDraft 2: {DRAFT.replace('0.4', '0.5')}\nThe final answer:\n{JSON}",
-    "two corrections": f"Final answer:\n{DRAFT}\nThe id is unknown. Corrected answer:\n{JSON}",
-    "the same again": f"{DRAFT}\nFinal answer:\n{JSON}\n{JSON}",
+    "fences": f"First thought:\n```json\n{DRAFT}\n```\nWait, that's wrong. Corrected answer:\n```json\n{JSON}\n```",
+    "a heading": f"{DRAFT}\n## Corrected Answer\n\n```json\n{JSON}\n```",
+    "two drafts": f"{DRAFT}\n{DRAFT.replace('0.4', '0.5')}\nThe corrected answer:\n{JSON}",
+    "the same again": f"{DRAFT}\n**Corrected answer:**\n{JSON}\n{JSON}",
+    "a broken one": f"```json\n{DRAFT[:-40]}\n```\nSorry, once more:\n```json\n{JSON}\n```",
 }
 
 
 @pytest.mark.parametrize("text", CORRECTIONS.values(), ids=CORRECTIONS)
-def test_what_stands_before_a_heading_of_the_final_answer_is_a_draft(text):
-    assert content(read(text)) == EXPECTED
+def test_an_answer_that_only_changes_the_workflow_of_a_draft_counts_for_a_human(text):
+    answer = read(text)
+    assert answer.asks_for_human
+    assert len(answer.warnings) == len(EXPECTED.warnings) + 1
+    assert replace(content(answer), asks_for_human=False, warnings=EXPECTED.warnings) == EXPECTED
 
 
 NOT_ANSWERS = {
-    "a broken one first": f"```json\n{DRAFT[:-40]}\n```\nSorry, once more:\n```json\n{JSON}\n```",
     "the form first": json.dumps(
-        answer_with(root_cause_analysis={"summary": "...", "severity": "critical|high"})
+        answer_with(root_cause_analysis={"summary": "...", "severity": "critical | high | medium | low"})
     )
     + f"\n{JSON}",
     "the schema first": json.dumps(
@@ -254,7 +251,7 @@ def test_sections_may_choose_nothing(choice):
 
 
 def test_prose_is_what_stands_around_the_answer():
-    text = f"<think>hm {DRAFT}</think>The pods were killed.\n\n```json\n{PRETTY}\n```\n\nDone.\n"
+    text = f"<think>hm {PART}</think>The pods were killed.\n\n```json\n{PRETTY}\n```\n\nDone.\n"
     assert read(text).prose == "The pods were killed.\nDone."
 
 
@@ -268,19 +265,11 @@ def test_prose_is_what_stands_around_the_answer():
         (f"Text one.\n{JSON}", "Text one."),
         (f"# root_cause_analysis\n{RCA}\nMore.\n# selected_workflow\n{CHOICE}",
          "# root_cause_analysis\nMore.\n# selected_workflow"),
-        (json.dumps({"analysis": f"Killed.\n```json\n{JSON}\n```"}), "Killed."),
     ],
 )  # fmt: skip
 def test_prose_holds_no_wrapping(text, prose):
     assert prose == read(text).prose
 
 
-def test_long_prose_is_cut_in_the_middle_and_noted():
-    answer = read("a" * 30_000 + "\n" + "b" * 30_000 + "\n" + JSON)
-    assert (answer.prose[0], answer.prose[-1], len(answer.prose) < 20_100) == ("a", "b", True)
-    assert any("prose was cut" in note for note in answer.notes)
-
-
-def test_what_was_not_strict_is_noted():
-    assert read(JSON[:-1] + ", # end\n}").notes == ("the JSON was not strict: comments, trailing commas",)
-    assert read(JSON).notes == ()
+def test_long_prose_is_cut():
+    assert read("a" * 30_000 + "\n" + JSON).prose == "a" * 20_000 + "…"

@@ -41,15 +41,10 @@ def fault(text: str) -> JsonFault:
     raise AssertionError(f"was read: {value}")
 
 
-def loose(text: str) -> tuple[str, ...]:
-    return read_value(text, 0).loose
-
-
 @given(OBJECTS, st.booleans(), st.sampled_from([None, 0, 2, "\t"]))
 def test_all_json_is_read_as_the_standard_library_reads_it(value, ascii_only, indent):
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert same_value(json.loads(text), whole(text))
-    assert loose(text) == ()
 
 
 @given(st.dictionaries(NAMES, SCALARS | st.lists(SCALARS, max_size=3), max_size=4))
@@ -99,22 +94,6 @@ def test_loose_spelling(text, value):
         assert JsonFaultKind.END is fault(text).kind
     else:
         assert value == whole(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "spelling"),
-    [
-        ("{'a': 1}", "quotes other than double quotes"),
-        ("{a: 1}", "keys without quotes"),
-        ("[1,]", "trailing commas"),
-        ("[1 # x\n]", "comments"),
-        ("[None]", "Python literals"),
-        (r'["\-"]', "escapes JSON does not have"),
-        ("[.5]", "numbers in another notation"),
-    ],
-)
-def test_loose_spelling_is_named(text, spelling):
-    assert (spelling,) == loose(text)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from worker.domain.values.conversation import Finish
 from worker.domain.verdict.answers.answer import Answer, Unreadable, UnreadableAnswer
 from worker.domain.verdict.answers.json_text import same_value
 from worker.domain.verdict.answers.parse import parse_answer
+from worker.domain.verdict.answers.workflow import CONFIDENCE
 
 PIECES = st.sampled_from([
     "{", "}", "[", "]", '"', "'", ":", ",", "\\", "\n", " ", "```", "```json\n", "~~~\n", "<think>", "</think>", "#", "//",
@@ -82,8 +83,11 @@ def test_what_stands_around_an_answer_changes_nothing(answer, before, after, lab
 @given(ANSWER, st.sampled_from(["think", "thinking", "reasoning", "THINK"]), ANSWER)
 def test_a_thought_before_an_answer_changes_nothing(answer, tag, draft):
     thought = json.dumps(draft)
-    assume("</" not in thought)
-    assert content(read(answer)) == content(read(f"<{tag}>{thought}</{tag}>{json.dumps(answer)}"))
+    assume("</" not in thought and not same_value(answer, draft))
+    text = json.dumps(answer)
+    assert content(read(answer)) == content(read(f"<{tag}>{thought[:-1]}</{tag}>{text}"))
+    assert content(read(answer)) == content(read(f"<{tag}>{text}</{tag}>{text}"))
+    assert Unreadable.CONTRADICTORY is unreadable(f"<{tag}>{thought}</{tag}>{text}")
 
 
 @given(ANSWER)
@@ -95,8 +99,8 @@ def test_what_python_prints_is_the_same_answer(answer):
 def test_two_different_answers_are_none(one, other):
     assume(not same_value(one, other))
     assert Unreadable.CONTRADICTORY is unreadable(f"{json.dumps(one)}\n{json.dumps(other)}")
-    assert content(read(other)) == content(
-        read(f"Draft: {json.dumps(one)}\nFinal answer: {json.dumps(other)}")
+    assert Unreadable.CONTRADICTORY is unreadable(
+        f"Draft: {json.dumps(one)}\nFinal answer: {json.dumps(other)}"
     )
 
 
@@ -158,3 +162,82 @@ def test_an_answer_with_any_mark_missing_is_no_answer():
     marks = list(structure(text))
     assert len(marks) > 150
     assert all(unreadable(text[:offset] + text[offset + 1 :]) for offset in marks)
+
+
+CHOICE = CANONICAL["selected_workflow"]
+CAUSE = CANONICAL["root_cause_analysis"]
+PART = {"root": (), "cause": ("root_cause_analysis",), "workflow": ("selected_workflow",)}
+CONFIDENCES = [("root", name) for name in CONFIDENCE] + [("cause", name) for name in CONFIDENCE]
+OBJECTS = st.builds(lambda name: {"kind": "Pod", "name": name, "namespace": "shop"}, NAME)
+NUMBERS = st.floats(0, 1)
+FIELDS = {
+    "the confidence": (CONFIDENCES, NUMBERS),
+    "the workflow's confidence": ([("workflow", name) for name in CONFIDENCE], NUMBERS),
+    "the parameters": ([("workflow", "parameters"), ("workflow", "params"), ("root", "parameters")], PARAMETERS),
+    "the id": ([("workflow", n) for n in ("workflow_id", "id", "workflowName", "name")], NAME),
+    "the risk": ([("workflow", name) for name in ("estimated_risk", "risk_level", "risk")], WORDS),
+    "the version": ([("workflow", "version"), ("workflow", "workflow_version")], WORDS),
+    "the image": ([("workflow", name) for name in ("container_image", "image", "executionBundle", "bundle")], WORDS),
+    "the workflow's rationale": ([("workflow", name) for name in ("rationale", "reasoning", "reason")], WORDS),
+    "the choice": (
+        [("root", n) for n in ("selected_workflow", "recommendedWorkflow", "chosen_workflow", "workflow")],
+        st.builds(lambda name: CHOICE | {"workflow_id": name}, NAME),
+    ),
+    "the outcome": ([("root", "investigation_outcome"), ("root", "outcome")], WORDS),
+    "the rationale": ([("root", "rationale"), ("root", "reasoning")], WORDS),
+    "the severity": ([("cause", "severity"), ("root", "severity"), ("root", "rca_severity")], WORDS),
+    "the signal type": ([("cause", "signal_type"), ("root", "signalType"), ("root", "rca_signal_type")], WORDS),
+    "the summary": (
+        [("cause", "summary"), ("cause", "rootCause")]
+        + [("root", n) for n in ("rca_summary", "root_cause_summary", "root_cause_assessment", "root_cause")],
+        WORDS,
+    ),
+    "the factors": ([("cause", "contributing_factors"), ("root", "contributing_factors")], st.lists(WORDS, max_size=3)),
+    "the chain": (
+        [(at, n) for at in ("cause", "root") for n in ("causal_chain", "causalClaims", "chain_of_causes")],
+        st.lists(WORDS, min_size=1, max_size=3),
+    ),
+    "the object": (
+        [
+            (at, name)
+            for at in ("cause", "root")
+            for name in ("affectedResource", "affected_object", "affectedResources", "remediation_target", "targetResource")
+        ],
+        OBJECTS,
+    ),
+    "the alternatives": (
+        [("root", "alternative_workflows"), ("root", "alternatives")],
+        st.lists(st.builds(lambda name: {"workflow_id": name}, NAME), min_size=1, max_size=2),
+    ),
+}  # fmt: skip
+
+
+def at_place(answer, place, value):
+    """The answer with one field set, whatever names the field had before."""
+    part, name = place
+    path = PART[part]
+    if not path:
+        return answer | {name: value}
+    return answer | {path[0]: answer.get(path[0], {}) | {name: value}}
+
+
+def without(answer, places):
+    changed = json.loads(json.dumps(answer))
+    for part, name in places:
+        (changed.get(PART[part][0], {}) if PART[part] else changed).pop(name, None)
+    return changed
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@given(st.data())
+def test_two_values_under_two_names_of_one_field_are_none(field, data):
+    """Nor does a null under one of the names give way to the value under another."""
+    places, values = FIELDS[field]
+    one, other = data.draw(st.lists(st.sampled_from(places), min_size=2, max_size=2, unique=True))
+    first, second = data.draw(values), data.draw(values | st.none())
+    assume(not same_value(first, second))
+    answer = without(CANONICAL, places)
+    said = at_place(at_place(answer, one, first), other, second)
+    text = json.dumps({"result": said} if data.draw(st.booleans()) else said)
+    assert (field == "the object" and read(text).problems) or unreadable(text) is Unreadable.CONTRADICTORY
+    assert read(at_place(said, other, first)).problems == read(at_place(answer, one, first)).problems

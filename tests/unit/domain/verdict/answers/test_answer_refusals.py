@@ -47,7 +47,7 @@ NOTHING = {
     "another tool call": ('<invoke name="get_events">{"kind": "Pod"}</invoke>', Unreadable.TOOL_CALL),
     "an answer inside a thought": (f"<think>{JSON}</think>Done.", Unreadable.IN_THOUGHT),
     "a thought without end": (f"<think>Let me see. {JSON}", Unreadable.IN_THOUGHT),
-    "a late closing tag": (f"{JSON}</think>", Unreadable.IN_THOUGHT),
+    "only in channels": (f"<|channel|>analysis<|message|>{JSON}", Unreadable.IN_THOUGHT),
     "html": (html.escape(PRETTY), Unreadable.ESCAPED),
     "html with numbers": (PRETTY.replace('"', "&#34;"), Unreadable.ESCAPED),
     "escaped": (JSON.replace('"', '\\"'), Unreadable.ESCAPED),
@@ -123,6 +123,7 @@ TWICE = {
     "two causes": json.dumps(answer_with(rootCauseAnalysis={"summary": "x"})),
     "two names": json.dumps(answer_with(recommended_workflow={"workflow_id": "x"})),
     "a flat id": json.dumps(answer_with(workflow_id="restart-v1")),
+    "a flat null": json.dumps(answer_with(workflow_id=None)),
     "null and a flat id": json.dumps(answer_with(selected_workflow=None, workflow_id="x")),
     "a list of workflows": json.dumps(answer_with(selected_workflow=[{"workflow_id": "a"}, {"workflow_id": "b"}])),
     "parameters as a list": json.dumps(workflow_with(parameters=[{"name": "A", "value": 1}, {"name": "A", "value": 2}])),
@@ -145,6 +146,28 @@ TWO_ANSWERS = {
     "names": json.dumps({"draft": json.loads(OTHER), "final": CANONICAL}),
     "another language": f"{OTHER}\n\u6700\u7ec8\u7b54\u6848\n{JSON}",
     "another cause first": f'{{"root_cause_analysis": {{"summary": "Unclear yet."}}}}\n{JSON}',
+    "a thought": f"<think>Maybe {OTHER}? No.</think>{JSON}",
+    "a second thought": f"<think>a</think><thinking>{OTHER}</thinking>{JSON}",
+    "a thought in channels": f"<|channel|>analysis<|message|>{OTHER}<|channel|>final<|message|>{JSON}",
+    "a thought opened in the prompt": f"Maybe {OTHER}\n</think>\n{JSON}",
+    "a thought closed twice": f"<think>the log says </think> {OTHER}, so no </think>{JSON}",
+    "a thought that is quoted": f"The log: <think> {JSON} </think> {OTHER}",
+    "a thought at the end": f"{JSON}<think>or {OTHER}</think>",
+    "a quoted heading": f"```json\n{JSON}\n```\nQuoted log:\n# Final answer\n```json\n{OTHER}\n```",
+    "a quoted line": f"{JSON}\n> line of the log: INFO done. The final answer:\n{OTHER}",
+    "a final answer": f"{OTHER}\nFinal answer:\n{JSON}",
+    "another cause": f"{OTHER.replace('512Mi', '1Gi')}\nCorrected answer:\n{JSON}",
+    "null, corrected": f"{json.dumps(answer_with(selected_workflow=None))}\nCorrected answer:\n{JSON}",
+    "no id, corrected": f"{json.dumps(workflow_with(workflow_id='none'))}\nCorrected answer:\n{JSON}",
+    "corrected to null": f"{JSON}\nCorrected answer:\n{json.dumps(answer_with(selected_workflow=None))}",
+    "a review, corrected": f"{json.dumps(answer_with(needs_human_review=True))}\nCorrected answer:\n{OTHER}",
+    "a null beside a quote": json.dumps(
+        {"analysis": f"```json\n{JSON}\n```", "root_cause_analysis": {}, "selected_workflow": None}
+    ),
+    "sections and a quote": f"# root_cause_analysis\n{CAUSE}\n# selected_workflow\nnull\nThe log says:\n{JSON}",
+    "parts in other words": f'{{"rca": {CAUSE}}} {{"selected_workflow": null}} {{"recommended_workflow": {CHOICE}}}',
+    "strategies": json.dumps(answer_with(strategies=[{"workflow_id": "restart-v1", "confidence": 0.9}])),
+    "two severities": f"{OTHER.replace('high', 'high|medium')}\n{JSON}",
     "a heading of somebody else": f"{JSON}\nThe log says: Final answer:\n{OTHER}",
     "a heading followed by words": f"{OTHER}\nFinal answer, replacing the draft:\n{JSON}",
     "an answer after the final one": f"Final answer:\n{JSON}\n{OTHER}",
@@ -189,10 +212,15 @@ def test_the_same_answer_twice_is_one(choice):
     assert content(read(OTHER)) == content(read(OTHER + choice))
 
 
-@pytest.mark.parametrize("finish", [finish for finish in Finish if finish is not Finish.STOP])
-def test_a_whole_answer_is_read_whatever_ended_the_reply(finish):
+@pytest.mark.parametrize("finish", [Finish.TOOL_CALLS, Finish.OTHER])
+def test_a_whole_answer_is_read_if_the_server_gives_an_odd_reason(finish):
     assert content(read(JSON)) == content(parse_answer(JSON, finish))
     assert Unreadable.CONTRADICTORY is unreadable(f"{JSON}\n{OTHER}", finish)
+
+
+@pytest.mark.parametrize("finish", [Finish.LENGTH, Finish.REFUSAL])
+def test_no_answer_is_read_if_the_reply_was_cut_off_or_refused(finish):
+    assert UNFINISHED[finish] is unreadable(JSON, finish)
 
 
 @pytest.mark.parametrize("finish", [finish for finish in Finish if finish is not Finish.STOP])

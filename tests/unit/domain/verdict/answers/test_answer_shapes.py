@@ -17,6 +17,7 @@ from worker.domain.verdict.answers.answer import (
     ProblemKind,
     Unreadable,
 )
+from worker.domain.verdict.answers.shapes import to_answer
 
 CAUSE = CANONICAL["root_cause_analysis"]
 TARGET = ObjectRef("Deployment", "orders-api", "shop", "apps/v1")
@@ -45,6 +46,7 @@ def test_the_canonical_answer():
             parameters={"TARGET_NAMESPACE": "shop", "FACTOR": 2, "DRY_RUN": False, "NOTE": None},
         ),
         workflow_stated=True,
+        confidence=1.0,
         alternatives=(AnsweredAlternative("restart-v1", 0.3, "short relief"),),
         outcome="actionable",
         warnings=("memory may leak",),
@@ -341,6 +343,16 @@ def test_flags_that_code_decides_change_nothing(flag):
         ({"human_review_reason": "not sure"}, True),
         ({"approval": {"required": True}}, True),
         ({"requires_approval": 1}, True),
+        ({"approval": {"status": "required"}}, True),
+        ({"approval": {"required": False, "status": "required"}}, True),
+        ({"approval": {"approved": False}}, True),
+        ({"approval": ["sre"]}, True),
+        ({"requires_human_review": {"value": True}}, True),
+        ({"humanApprovalRequired": True}, True),
+        ({"needs_human": True}, True),
+        ({"approval": {"required": "no", "reason": None}}, False),
+        ({"approval": {}}, False),
+        ({"human_readable_name": "x"}, False),
     ],
 )
 def test_a_model_may_ask_for_a_person(fields, asks):
@@ -349,7 +361,27 @@ def test_a_model_may_ask_for_a_person(fields, asks):
     assert read(CANONICAL) == replace(read_answer, asks_for_human=False)
 
 
-@pytest.mark.parametrize(("own", "expected"), [(0.1, 0.1), ("10%", 0.1), (0.99, 0.84), ("sure", 0.84)])
+@pytest.mark.parametrize(
+    ("fields", "asks"),
+    [
+        ({"requires_approval": True}, True),
+        ({"approval": "by an SRE"}, True),
+        ({"requires_approval": False}, False),
+        ({"parameters": {"REQUIRE_APPROVAL": True}}, False),
+    ],
+)
+def test_a_model_may_ask_for_a_person_at_the_workflow(fields, asks):
+    assert asks is read(workflow_with(**fields)).asks_for_human
+    beside = f"{json.dumps(CANONICAL)}\n{json.dumps({'human_review': fields.get('requires_approval', asks)})}"
+    assert asks is read(beside).asks_for_human
+
+
+def test_the_alternatives_ask_for_nobody():
+    other = {"workflow_id": "a", "requires_approval": True}
+    assert not read(answer_with(alternative_workflows=[other])).asks_for_human
+
+
+@pytest.mark.parametrize(("own", "expected"), [(0.1, 0.1), ("10%", 0.1), (0.99, 0.84)])
 def test_a_workflow_is_no_surer_than_the_answer(own, expected):
     assert expected == read(answer_with(confidence=own)).selected_workflow.confidence
 
@@ -422,19 +454,31 @@ def test_a_missing_confidence_is_left_to_the_verdict():
     assert (answer.selected_workflow.confidence, answer.problems) == (None, ())
 
 
-def test_the_confidence_of_the_answer_stands_in_for_the_workflows():
+def test_the_confidence_of_the_answer_is_not_that_of_the_workflow():
     answer = read(workflow_with(confidence=...) | {"confidence": 0.7})
-    assert (answer.selected_workflow.confidence, answer.confidence, len(answer.notes)) == (0.7, 0.7, 1)
+    assert (answer.selected_workflow.confidence, answer.confidence) == (None, 0.7)
 
 
-def test_an_odd_confidence_without_a_workflow_is_a_problem_of_the_analysis():
-    answer = read(answer_with(selected_workflow=None, confidence="sure"))
-    assert [(problem.kind, problem.path) for problem in answer.problems] == [(ProblemKind.RCA, "confidence")]
+def test_the_only_confidence_of_an_answer_in_text_counts_for_all_of_it():
+    answer = read(answer_with(confidence=...))
+    assert (answer.selected_workflow.confidence, answer.confidence, len(answer.notes)) == (0.84, 0.84, 1)
+    assert to_answer(answer_with(confidence=...), submitted=True).confidence is None
 
 
-def test_an_odd_confidence_beside_that_of_the_workflow_is_no_problem():
-    answer = read(answer_with(confidence="sure"))
+@pytest.mark.parametrize("written", [None, ""])
+def test_an_empty_confidence_is_none(written):
+    answer = read(answer_with(confidence=written))
     assert (answer.confidence, answer.problems, answer.selected_workflow.confidence) == (None, (), 0.84)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"selected_workflow": None}])
+@pytest.mark.parametrize("written", [-3, 1.5, "sure", True, "170%"])
+def test_an_odd_confidence_of_the_answer_is_a_problem(written, chosen):
+    answer = read(answer_with(confidence=written, **chosen))
+    assert answer.confidence is None
+    assert [(problem.kind, problem.path) for problem in answer.problems] == [
+        (ProblemKind.UNREADABLE, "confidence")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -533,13 +577,12 @@ def test_other_names_for_the_affected_resource(key, inside):
     )
 
 
-def test_the_affected_resource_comes_before_a_target():
-    answer = read(answer_with(target_resource={"kind": "Pod", "name": "orders-api-1", "namespace": "shop"}))
-    assert (answer.affected_resource, answer.problems) == (TARGET, ())
-
-
-def test_two_different_affected_resources_are_a_problem():
-    answer = read(answer_with(affected_resource={"kind": "Pod", "name": "orders-api-1", "namespace": "shop"}))
+@pytest.mark.parametrize(
+    "key", ["affected_resource", "affectedObject", "remediationTarget", "target_resource"]
+)
+@pytest.mark.parametrize("value", [{"kind": "Pod", "name": "orders-api-1", "namespace": "shop"}, None])
+def test_two_different_affected_resources_are_a_problem(key, value):
+    answer = read(answer_with(**{key: value}))
     assert (
         answer.affected_resource,
         [problem.kind for problem in answer.problems],

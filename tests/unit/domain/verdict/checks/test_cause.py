@@ -38,7 +38,6 @@ def test_nothing_speaks_against_a_quiet_resource():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"confidence": None}, "states no confidence"),
         ({"unverified": True}, "could not check the state of"),
         ({"approval_factors": (factor(FactorCode.RESOURCE_ABSENT, "Pod shop/api"),)}, "Pod shop/api"),
     ],
