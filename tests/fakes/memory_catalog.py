@@ -21,7 +21,7 @@ from worker.domain.catalog.selection import (
     known,
     mismatches,
     target_keys,
-    workflow_of,
+    workflow_id_of,
 )
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
@@ -68,7 +68,7 @@ class MemoryCatalog:
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         same = [w for w in self._up() if w.action_type.lower() == action_type.strip().lower()]
         order = sorted((w for w in same if not mismatches(w, context)), key=lambda w: rank(w, context))
-        after = workflow_of(cursor)
+        after = workflow_id_of(cursor)
         start = next((n + 1 for n, w in enumerate(order) if w.workflow_id == after), 0)
         shown = order[start : start + PAGE_SIZE]
         more = start + PAGE_SIZE < len(order)

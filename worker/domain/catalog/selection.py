@@ -240,11 +240,11 @@ def cursor_after(workflow_id: str) -> str:
 
 def after_cursor(ids: Sequence[str], cursor: str) -> Sequence[str]:
     """Those behind the workflow that a cursor names; all of them if it names none of these."""
-    last = workflow_of(cursor)
+    last = workflow_id_of(cursor)
     return ids[ids.index(last) + 1 :] if last in ids else ids
 
 
-def workflow_of(cursor: str) -> str:
+def workflow_id_of(cursor: str) -> str:
     """The id of the workflow that a cursor names; empty for a cursor that nobody issued."""
     if not cursor or len(cursor) > MAX_CURSOR_CHARS:
         return ""
