@@ -8,6 +8,7 @@ from schemas.analysis import AffectedResource, AnalysisResult, CorroborationSour
 from worker.domain.untrusted.evidence import one_line
 
 LINE_CHARS = 400
+TONES = {"completed": "good", "needs_human_review": "warn", "failed": "bad"}
 CONFIRMED = {
     CorroborationSource.RULES: "The cluster confirms it: {reason}",
     CorroborationSource.SECOND_VIEW: "A second view agrees: {reason}",
@@ -26,6 +27,12 @@ def decision_line(result: AnalysisResult) -> str:
         verdict = "APPROVAL NEEDED" if result.approval.required else "MAY RUN"
         what = f"{workflow.workflow_id}{_on(result.affected_resource)} ({workflow.confidence:.2f})"
     return f"{verdict}  {one_line(what, LINE_CHARS)}"
+
+
+def tone_of(result: AnalysisResult) -> str:
+    """Return how the verdict is coloured: `good`, `warn`, `bad` or `calm`."""
+    tone = TONES.get(result.status, "calm")
+    return "warn" if tone == "good" and result.approval.required else tone
 
 
 def _on(resource: AffectedResource | None) -> str:

@@ -26,6 +26,7 @@ from tests.fakes.audit_chains import accepted, chain, complete
 from tests.fakes.messages import review_result
 from worker.app.pages import as_html, as_markdown, incident_page
 from worker.app.pages.incident import SOURCES
+from worker.app.verdict_line import tone_of
 
 NOON = "2026-06-04T12:00:00Z"
 ATTACKS = (
@@ -165,7 +166,8 @@ def test_the_page_says_first_what_is_decided_and_links_claims_to_evidence():
 )
 def test_the_colour_follows_the_verdict(fields, tone):
     page = incident_page("rr-1", review_result("rr-1", **fields))
-    assert tone == page.tone
+    assert tone == tone_of(page.result)
+    assert f'<header class="verdict {tone}">' in as_html(page)
     assert "No root cause" in as_html(page)
     assert "No root cause" in as_markdown(page)
 

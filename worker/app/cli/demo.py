@@ -75,7 +75,11 @@ async def demo(
     if json_output:
         print_json(document)
     else:
-        _print(console, outcome)
+        if outcome is None:
+            typer.echo(f"error: no result within {PATIENCE_SECONDS:g} s", err=True)
+        else:
+            console.print()
+            print_outcome(outcome)
         if output:
             console.print(Text(f"The same run as JSON: {output}", style="dim"), soft_wrap=True)
     return exit_code(outcome)
@@ -163,20 +167,6 @@ class _Run:
             mark = "" if line.startswith(" ") else "✓ "
             self.console.print(Text(f"{mark}{line}"), overflow="ellipsis", no_wrap=True)
         self.spinner.update(work_after(event))
-
-
-def _print(console: Console, outcome: Outcome | None) -> None:
-    from schemas.analysis import AnalysisResult
-    from worker.app.cli.report import print_result
-
-    if outcome is None:
-        typer.echo(f"error: no result within {PATIENCE_SECONDS:g} s", err=True)
-        return
-    if not isinstance(outcome, AnalysisResult):
-        print_outcome(outcome)
-        return
-    console.print()
-    print_result(outcome, console)
 
 
 def _document(

@@ -12,18 +12,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from schemas.analysis import AnalysisResult, CorroborationSource, ReportedSignal, Status
+from schemas.analysis import AnalysisResult, CorroborationSource, ReportedSignal
 from schemas.workflow import SelectedWorkflow
 from worker.app import verdict_line
 from worker.domain.untrusted.evidence import make_visible, one_line
 
-STATUS_STYLE = {
-    Status.COMPLETED: "green",
-    Status.NEEDS_HUMAN_REVIEW: "yellow",
-    Status.NOT_ACTIONABLE: "cyan",
-    Status.RESOLVED: "cyan",
-    Status.FAILED: "red",
-}
+STYLES = {"good": "green", "warn": "yellow", "calm": "cyan", "bad": "red"}
+"""Of verdicts, by their tone."""
 MAX_WIDTH = 100
 SHOWN_EVIDENCE = 8
 LINE_CHARS = 400
@@ -35,7 +30,7 @@ ID_CHARS = 12
 def print_result(result: AnalysisResult, console: Console | None = None) -> None:
     """Print what a human needs to decide, the verdict first."""
     console = console or Console(highlight=False)
-    width, style = min(console.width, MAX_WIDTH), STATUS_STYLE[result.status]
+    width, style = min(console.width, MAX_WIDTH), STYLES[verdict_line.tone_of(result)]
     console.print(_panel("Verdict", _verdict(result), style), width=width)
     if result.signal:
         console.print(_panel("Incident", _incident(result.signal, result), "blue"), width=width)
@@ -140,7 +135,7 @@ def _compared(text: str) -> str:
 
 def _verdict(result: AnalysisResult) -> Group:
     """The decision, why a human is needed, and whether the cluster confirms the answer."""
-    parts = [_text(verdict_line.decision_line(result), style=f"bold {STATUS_STYLE[result.status]}")]
+    parts = [_text(verdict_line.decision_line(result), style=f"bold {STYLES[verdict_line.tone_of(result)]}")]
     if result.needs_human_review:
         parts.append(_text(one_line(result.human_review_detail, LINE_CHARS)))
     parts += _bullets(verdict_line.approval_reasons(result))

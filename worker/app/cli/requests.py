@@ -197,7 +197,9 @@ def print_outcome(outcome: Outcome) -> None:
 
     match outcome:
         case DeadLettered():
-            typer.echo(f"dead letter ({outcome.reason}): {_line(outcome.error)}", err=True)
+            typer.echo(
+                f"dead letter ({outcome.reason}), see `rca dlq list`: {_line(outcome.error)}", err=True
+            )
         case ValidationFailure():
             _print_errors(f"rejected ({outcome.code}):", outcome.errors)
         case _:

@@ -19,7 +19,6 @@ from schemas.evidence import EvidenceItem
 from worker.app import verdict_line
 from worker.app.steps import step_of
 
-TONES = {"completed": "good", "needs_human_review": "warn", "failed": "bad"}
 ROWS_KEPT = 400
 BEFORE = timedelta(hours=24)
 """Rows that are older than the last one by more than this are left out."""
@@ -48,8 +47,6 @@ class IncidentPage:
 
     key: str
     result: AnalysisResult
-    tone: str
-    """`good`, `warn`, `bad` or `calm`: how the verdict is coloured."""
     cited: Sequence[EvidenceItem]
     """Evidence that the causal chain cites; `uncited` is what else the model saw."""
     uncited: Sequence[EvidenceItem]
@@ -68,19 +65,12 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
     return IncidentPage(
         key=key,
         result=result,
-        tone=tone_of(result),
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],
         confirming=[item for item in result.evidence if item.id in confirming - cited],
         cluster=_with_signal(in_the_cluster(result.evidence), result),
         timeline=in_the_investigation(events),
     )
-
-
-def tone_of(result: AnalysisResult) -> str:
-    """Return how the verdict is coloured: `good`, `warn`, `bad` or `calm`."""
-    tone = TONES.get(result.status, "calm")
-    return "warn" if tone == "good" and result.approval.required else tone
 
 
 def _cited(result: AnalysisResult) -> set[str]:

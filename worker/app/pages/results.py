@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from schemas.analysis import AnalysisResult
-from worker.app.pages.incident import tone_of
-from worker.app.verdict_line import decision_line, reported, where
+from worker.app.verdict_line import decision_line, reported, tone_of, where
 from worker.domain.values.bounded import BoundedDict
 
 ROWS_KEPT = 10_000
