@@ -248,11 +248,8 @@ def total(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def _key(resource: Mapping[str, Any]) -> tuple[str, str, str]:
-    return (
-        str(resource.get("kind", "")).lower(),
-        str(resource.get("namespace") or ""),
-        str(resource.get("name", "")),
-    )
+    kind, namespace, name = (str(resource.get(part) or "") for part in ("kind", "namespace", "name"))
+    return kind.lower(), namespace, name
 
 
 # -- recordings: replayed with another model, catalog or policy, and compared with what was recorded
