@@ -149,11 +149,11 @@ class RequestHandler:
         last_run = ""
         with structlog.contextvars.bound_contextvars(request=accepted.key):
             while True:
-                made = await self._attempt(accepted, last_run)
-                if isinstance(made, Settlement):
-                    return made
-                last_run = made.run
-                if not await self._waited(made, accepted):
+                outcome = await self._attempt(accepted, last_run)
+                if isinstance(outcome, Settlement):
+                    return outcome
+                last_run = outcome.run
+                if not await self._waited(outcome, accepted):
                     return retry(NOT_NOW_SECONDS)
 
     async def _waited(self, hold: Hold, accepted: AcceptedRequest) -> bool:
@@ -192,25 +192,25 @@ class RequestHandler:
         run = await self._look_up(accepted)
         if isinstance(run, Settlement):
             return run
-        if last_run and (last := owner(run.steps)) and last.run != last_run:
+        if last_run and (latest := owner(run.steps)) and latest.run != last_run:
             raise LostClaim(f"{accepted.key}: taken over while it was held")
         if is_overtaken(run.steps, accepted.delivery):
             raise LostClaim(f"{accepted.key}: a later delivery is being served")
         message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
-        how = run_mode(counts, max_deaths=self._settings.max_deaths, finished=bool(done(run, RESULT)))
-        if how is RunMode.ISOLATED:
+        mode = run_mode(counts, max_deaths=self._settings.max_deaths, finished=bool(done(run, RESULT)))
+        if mode is RunMode.ISOLATED:
             if (pause := pause_after_death(counts, self._ports.clock.now())) > 0.0:
                 log.warning("suspect_postponed", deaths=counts.deaths_alone, seconds=pause)
                 return retry(pause)
             accepted.delivery.release_slot()  # others need it while this one waits
-        async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
-            held = bool(last_run and self._admission.blocked)
+        async with self._admission.running(message, urgency, alone=mode is RunMode.ISOLATED) as admitted:
+            still_blocked = bool(last_run and self._admission.blocked)
             # What nobody waits for any more needs no call of the model, so it may end now.
-            if not admitted and not (held and await self._halt(accepted)):
-                return Hold(0.0, last_run, for_model=True) if held else retry(NOT_NOW_SECONDS)
-            async with self._started(run, alone=how is RunMode.ISOLATED):
-                if how is RunMode.REFUSED or dead_letter_step(run.steps, message):
+            if not admitted and not (still_blocked and await self._halt(accepted)):
+                return Hold(0.0, last_run, for_model=True) if still_blocked else retry(NOT_NOW_SECONDS)
+            async with self._started(run, alone=mode is RunMode.ISOLATED):
+                if mode is RunMode.REFUSED or dead_letter_step(run.steps, message):
                     error = f"the process died {counts.deaths} times while analysing this request"
                     return await self._closing.dead_letter(run, DeadLetterReason.PROCESS_DEATHS, error)
                 return await self._serve(run, counts)
@@ -277,21 +277,21 @@ class RequestHandler:
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
         """The settlement of a message whose key belongs to another message; None if this one may run."""
-        last = owner(run.steps)
-        if last is None:
+        latest = owner(run.steps)
+        if latest is None:
             return None
-        if last.digest != accepted.digest:
+        if latest.digest != accepted.digest:
             return await self._closing.conflict(
                 accepted, "is taken by another request that is being analysed"
             )
-        if last.message.matches(accepted.delivery.message) and finished(run.steps):
+        if latest.message.matches(accepted.delivery.message) and finished(run.steps):
             log.info("already_answered", request=accepted.key)
             return ACK  # its result was stored, and has expired since
-        if last.message.matches(accepted.delivery.message) or dead_letter_step(run.steps, last.message):
+        if latest.message.matches(accepted.delivery.message) or dead_letter_step(run.steps, latest.message):
             return None
-        if not await self._is_queued(last.message, accepted):
+        if not await self._is_queued(latest.message, accepted):
             return None
-        log.info("published_twice", request=accepted.key, first=last.message.sequence)
+        log.info("published_twice", request=accepted.key, first=latest.message.sequence)
         return ACK  # the other one stays in the queue until there is a result
 
     async def _is_queued(self, message: MessageId, accepted: AcceptedRequest) -> bool:
