@@ -16,7 +16,7 @@ from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.postgres_server import postgres_server
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
-from worker.domain.catalog.ranking import unit_vectors
+from worker.domain.catalog.similarity import unit_vectors
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import SelectionContext, Workflow
 

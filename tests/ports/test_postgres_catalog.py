@@ -23,7 +23,7 @@ from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.adapters.postgres_catalog.database import NEWEST
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.ranking import words_of
+from worker.domain.catalog.similarity import words_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext

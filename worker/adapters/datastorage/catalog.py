@@ -24,8 +24,8 @@ from worker.adapters.datastorage.apis import (
 from worker.adapters.datastorage.client import DataStorageClient
 from worker.adapters.json_server import Exchange, RequestFailedError, ServerClient
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.ranking import MeaningRanking
 from worker.domain.catalog.selection import for_final_choice, mismatches
+from worker.domain.catalog.similarity import MeaningRanking
 from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder

@@ -11,7 +11,7 @@ import structlog
 
 from worker.adapters.file_catalog.loading import Fingerprint, fingerprint, load, read_directory, rejection
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.ranking import MeaningRanking
+from worker.domain.catalog.similarity import MeaningRanking
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchPage, SearchQuery

@@ -15,7 +15,6 @@ from worker.adapters.postgres_catalog.database import Database, has_embeddings
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.rows import storable, workflow_of
 from worker.domain.catalog.candidates import Candidates
-from worker.domain.catalog.ranking import QueryVectors, Vector, words_of
 from worker.domain.catalog.search import best_matches, undecided
 from worker.domain.catalog.selection import (
     PAGE_SIZE,
@@ -24,6 +23,7 @@ from worker.domain.catalog.selection import (
     mismatches,
     workflow_page,
 )
+from worker.domain.catalog.similarity import QueryVectors, Vector, words_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchPage, SearchQuery

@@ -12,7 +12,7 @@ from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import LOCK, as_owner, has_embeddings, migrate
 from worker.adapters.postgres_catalog.driver import asyncpg
 from worker.adapters.postgres_catalog.rows import document_of, hash_of, workflow_of
-from worker.domain.catalog.ranking import passage_of, text_of
+from worker.domain.catalog.similarity import passage_of, text_of
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import CatalogUnavailable, EmbedderUnavailable
 from worker.domain.values.ports import Embedder

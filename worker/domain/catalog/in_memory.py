@@ -6,7 +6,6 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 
 from worker.domain.catalog.candidates import Candidates
-from worker.domain.catalog.ranking import Scores, TextIndex, passage_of
 from worker.domain.catalog.search import best_matches, undecided
 from worker.domain.catalog.selection import (
     PAGE_SIZE,
@@ -15,6 +14,7 @@ from worker.domain.catalog.selection import (
     mismatches,
     workflow_page,
 )
+from worker.domain.catalog.similarity import Scores, TextIndex, passage_of
 from worker.domain.values.workflow_search import SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 

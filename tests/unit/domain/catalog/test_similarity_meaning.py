@@ -8,8 +8,8 @@ import pytest
 
 from schemas.taxonomy import Severity
 from tests.fakes.memory_embedder import MemoryEmbedder
-from worker.domain.catalog import ranking
-from worker.domain.catalog.ranking import BATCH, MeaningRanking
+from worker.domain.catalog import similarity
+from worker.domain.catalog.similarity import BATCH, MeaningRanking
 from worker.domain.values.workflow_search import SearchQuery
 
 QUERY = SearchQuery("OOMKilled", Severity.CRITICAL, ("more", "ram"))
@@ -77,7 +77,7 @@ async def test_texts_are_embedded_in_batches_and_a_failure_keeps_those_that_are_
 
 
 async def test_an_embedder_that_hangs_is_reported(rank, embedder, monkeypatch):
-    monkeypatch.setattr(ranking, "BATCH_SECONDS", 0.01)
+    monkeypatch.setattr(similarity, "BATCH_SECONDS", 0.01)
     embedder.hangs = True
     async with asyncio.timeout(20):
         assert False is await rank.embed_missing()

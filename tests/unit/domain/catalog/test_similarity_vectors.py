@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.memory_embedder import MemoryEmbedder, vector
-from worker.domain.catalog.ranking import (
+from worker.domain.catalog.similarity import (
     KEPT_QUERIES,
     MAX_TEXT_CHARS,
     QueryVectors,

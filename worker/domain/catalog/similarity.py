@@ -1,4 +1,6 @@
-"""Ranks workflows whose labels fit equally well: by words, or by meaning if an embedder is configured.
+"""Compares texts of workflows with a query, by words, or by meaning if an embedder is configured.
+
+It ranks workflows whose labels fit equally well.
 
 Words: BM25 of SQLite's FTS5, in memory. Names such as `OOMKilled` are indexed whole and split (`oom killed`),
 so that a query finds them by either.
