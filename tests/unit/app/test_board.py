@@ -16,7 +16,7 @@ from tests.fakes.audit_chains import accepted
 from worker.adapters.nats.stream_info import ConsumerState
 from worker.app.board import ENDED_KEPT, IN_FLIGHT_KEPT, Board
 from worker.app.cli.watch import picture
-from worker.app.steps import step_of
+from worker.app.event_line import step_of
 
 BEGAN = datetime(2026, 6, 4, 10, 0, tzinfo=UTC)
 USAGE = Usage(input_tokens=900, output_tokens=100, cost_usd=0.25, wall_seconds=12.0)

@@ -161,7 +161,7 @@ class _Run:
     def _print(self, event: AuditEvent) -> None:
         from rich.text import Text
 
-        from worker.app.steps import step_of, work_after
+        from worker.app.event_line import step_of, work_after
 
         if line := step_of(event):
             mark = "" if line.startswith(" ") else "✓ "

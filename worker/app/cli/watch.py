@@ -94,7 +94,7 @@ async def _follow(
     A result also counts as its end, in case the last step was missed.
     """
     from schemas.audit import ENDS, EventType
-    from worker.app.steps import step_of
+    from worker.app.event_line import step_of
 
     typer.echo(f"waiting for steps of {key or 'any request'}; Ctrl-C ends", err=True)
     while True:
@@ -179,7 +179,7 @@ def _lanes(lanes: Mapping[str, ConsumerState]) -> Table:
 def _in_flight(board: Board, now: datetime) -> Table:
     from rich.text import Text
 
-    from worker.app.steps import step_of, work_after
+    from worker.app.event_line import step_of, work_after
 
     runs = list(board.in_flight.values())
     title = f"\nIn flight ({len(runs):,})"

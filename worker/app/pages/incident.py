@@ -17,7 +17,7 @@ from schemas.analysis import AnalysisResult
 from schemas.audit import AuditEvent, LLMResponse, LLMToolCall, ResponseFailed, ValidationAttempted
 from schemas.evidence import EvidenceItem
 from worker.app import verdict_line
-from worker.app.steps import step_of
+from worker.app.event_line import step_of
 
 ROWS_KEPT = 400
 BEFORE = timedelta(hours=24)
