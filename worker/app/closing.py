@@ -107,17 +107,18 @@ class Closing:
             step.notes["error"],
             deliveries=step.notes["deliveries"],
         )
-        await self._events.dead_letter(letter, accepted.body)
+        settlement = await self._write(letter, accepted)
         self._metrics.published(result)
         self._metrics.dead_letters.labels(letter.reason).inc()
-        log.error("request_dead_lettered", reason=letter.reason, error=letter.error)
-        return term(f"dead letter: {letter.reason}")
+        return settlement
 
     async def dead_letter_again(self, stored: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
         """Write the dead letter for a stored `failed` result, once within the deduplication window."""
         detail = stored.human_review_detail
         reason = next((r for r in DeadLetterReason if f"{r}:" in detail), DeadLetterReason.INTERNAL_ERROR)
-        letter = _letter(accepted.delivery, reason, detail)
+        return await self._write(_letter(accepted.delivery, reason, detail), accepted)
+
+    async def _write(self, letter: DeadLetter, accepted: AcceptedRequest) -> Settlement:
         await self._events.dead_letter(letter, accepted.body)
         log.error("request_dead_lettered", reason=letter.reason, error=letter.error)
         return term(f"dead letter: {letter.reason}")

@@ -30,7 +30,7 @@ from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.closing import Closing, OutcomeCheck
 from worker.app.handler import Ports, RequestHandler
-from worker.app.intake import NATS, Handlers, Intake, Need
+from worker.app.intake import NATS, Handlers, Intake
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
 from worker.app.model_health import ModelHealth, WatchedModel
@@ -177,7 +177,7 @@ def _intake(parts: _Parts) -> Intake:
         open_handlers=partial(_open_handlers, parts),
         admission=parts.admission,
         needs={
-            NATS: _tls_need(settings.nats),
+            NATS: partial(_missing_tls, settings.nats),
             "streams": parts.streams.look,
             "kubernetes": lambda _: parts.opened.watch.ask(),
         },
@@ -336,8 +336,5 @@ async def _open_outside(
     return _Opened(outside, model, mounted, catalog, policy, watch)
 
 
-def _tls_need(settings: NatsSettings) -> Need:
-    async def missing(nc: Client) -> str:
-        return missing_tls(settings, nc)
-
-    return missing
+async def _missing_tls(settings: NatsSettings, nc: Client) -> str:
+    return missing_tls(settings, nc)
