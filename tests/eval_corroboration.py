@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.memory_cluster import MemoryCluster
+from tests.unit.domain.diagnosis.small_clusters import blames
 from worker.adapters.file_catalog.loading import read_directory
 from worker.domain.cluster.fields import moment, reference
 from worker.domain.cluster.pods import pod_failing
@@ -258,7 +259,7 @@ async def evaluate(catalog: dict[str, Workflow]) -> Evaluation:
                 judged
             )
         ranked = await _unanswered(case)
-        found.diagnosed[case.name] = bool(ranked) and any(ranked[0].blames(ref) for ref in case.acceptable)
+        found.diagnosed[case.name] = bool(ranked) and any(blames(ranked[0], ref) for ref in case.acceptable)
         if not ranked:
             found.silent.append(case.name)
         for variant in wrong_variants(case, catalog):

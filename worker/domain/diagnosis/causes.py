@@ -168,10 +168,6 @@ class Diagnosis:
         """Every object that an answer may blame for this."""
         return (self.object, *self.also)
 
-    def blames(self, ref: ObjectRef) -> bool:
-        """True if an answer may blame the object for this."""
-        return any(named(ref) == named(subject) for subject in self.subjects)
-
 
 def stated(
     cause: Cause,

@@ -8,12 +8,17 @@ from tests.fakes.manifests import NOW, crashing, deployment, obj, pod, replica_s
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.actions import ProposedAction
-from worker.domain.diagnosis.causes import Diagnosis
+from worker.domain.diagnosis.causes import Diagnosis, named
 from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.workflows import Workflow
+
+
+def blames(finding: Diagnosis, ref: ObjectRef) -> bool:
+    """Whether an answer may blame the object for the finding."""
+    return any(named(ref) == named(subject) for subject in finding.subjects)
 
 
 async def findings(*manifests: Manifest, about: Manifest | ObjectRef) -> tuple[Diagnosis, ...]:

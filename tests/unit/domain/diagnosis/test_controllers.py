@@ -4,6 +4,7 @@ import pytest
 
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
 from tests.unit.domain.diagnosis.small_clusters import (
+    blames,
     claim,
     findings,
     judged,
@@ -51,7 +52,7 @@ async def test_more_replicas_do_not_help_pods_that_are_sick():
 async def test_an_autoscaler_without_a_target():
     scaler = hpa()
     found = await first(scaler, about=scaler)
-    assert found.blames(ref_to("Deployment", "api", "shop"))
+    assert blames(found, ref_to("Deployment", "api", "shop"))
 
 
 async def test_a_target_without_requests():
@@ -66,7 +67,7 @@ async def test_a_metrics_api_that_is_down():
                  spec={"service": {"name": "metrics-server", "namespace": "kube-system"}},
                  status={"conditions": [{"type": "Available", "status": "False", "reason": "MissingEndpoints"}]})  # fmt: skip
     found = await first(scaler, *api, served, about=scaler)
-    assert found.blames(reference(served))
+    assert blames(found, reference(served))
 
 
 @pytest.mark.parametrize(
@@ -370,7 +371,7 @@ async def test_an_ingress_without_its_service(names, strength):
     )
     found = await first(front, service("api"), *workload(status=running()), about=front)
     assert (found.object, found.strength) == (reference(front), strength)
-    assert found.blames(ref_to("Service", "web", "shop"))
+    assert blames(found, ref_to("Service", "web", "shop"))
 
 
 async def test_a_backend_from_an_annotation_is_no_service():
@@ -416,7 +417,7 @@ async def test_pods_that_are_not_created(message, kind):
     quota = obj("ResourceQuota", "q", status={"hard": {"pods": "3"}, "used": {"pods": "3"}})
     found = await first(*there, quota, obj("LimitRange", "l"), about=owner)
     assert (found.cause, found.object.kind) == (Cause.CREATION_REFUSED, kind)
-    assert found.blames(reference(owner))
+    assert blames(found, reference(owner))
 
 
 async def test_a_quota_with_room_is_not_to_blame():

@@ -3,7 +3,15 @@
 import pytest
 
 from tests.fakes.manifests import crashing, event, obj, replica_set, running
-from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, pod_of, waiting, workload
+from tests.unit.domain.diagnosis.small_clusters import (
+    blames,
+    claim,
+    findings,
+    judged,
+    pod_of,
+    waiting,
+    workload,
+)
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy, Strength
 from worker.domain.diagnosis.corroborate import Doubt
@@ -256,7 +264,7 @@ async def test_a_config_map_that_is_not_there():
         "ConfigMap",
         "conf",
     )
-    assert found.blames(reference(api[0]))
+    assert blames(found, reference(api[0]))
     assert await findings(*mounting(name="conf", optional=True), about=api[0]) == ()
 
 
@@ -297,7 +305,7 @@ async def test_what_should_have_made_the_secret_may_be_blamed_too():
     said = event(api[2], "FailedMount", 'secret "tls" not found')
     maker = obj("ExternalSecret", "tls", api_version="external-secrets.io/v1beta1", spec={"target": {"name": "tls"}},
                 status={"conditions": [{"type": "Ready", "status": "False"}]})  # fmt: skip
-    assert (await first(*api, said, maker, about=api[0])).blames(reference(maker))
+    assert blames(await first(*api, said, maker, about=api[0]), reference(maker))
 
 
 async def test_other_errors_of_the_kubelet():
@@ -316,7 +324,7 @@ async def test_a_volume_that_is_not_attached():
     said = event(api[2], "FailedAttachVolume", "Multi-Attach error", count=4)
     found = await first(*api, data, said, about=api[0])
     assert (found.cause, found.strength) == (Cause.VOLUME, Strength.TIMED)
-    assert found.blames(reference(data))
+    assert blames(found, reference(data))
 
 
 async def test_a_volume_that_the_kubelet_cannot_mount():

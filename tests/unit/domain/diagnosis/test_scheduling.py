@@ -3,7 +3,15 @@
 import pytest
 
 from tests.fakes.manifests import crashing, event, obj, pod, running
-from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, node, unscheduled, workload
+from tests.unit.domain.diagnosis.small_clusters import (
+    blames,
+    claim,
+    findings,
+    judged,
+    node,
+    unscheduled,
+    workload,
+)
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy
 from worker.domain.diagnosis.corroborate import Doubt
@@ -25,7 +33,7 @@ async def test_a_taint_that_alone_keeps_the_pod_away():
     api, tainted = pending(), node(taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
     found = await first(*api, tainted, about=api[0])
     assert (found.object, found.remedies) == (reference(tainted), {Remedy.REMOVE_TAINT})
-    assert found.blames(reference(api[0]))
+    assert blames(found, reference(api[0]))
     wrong = await judged(*api, tainted, about=api[0], claim=claim(api[0], "ProvisionNode"))
     assert wrong.doubt is Doubt.ACTION_DOES_NOT_FIT
 
@@ -281,7 +289,7 @@ async def test_a_volume_that_no_node_reaches(key, remedies):
     api = stateful(pvc("Bound", volumeName="pv-1"), volume)
     found = await first(*api, about=api[0])
     assert (found.object.name, found.remedies) == ("data", remedies)
-    assert found.blames(reference(volume))
+    assert blames(found, reference(volume))
 
 
 async def test_a_released_volume():
@@ -325,7 +333,7 @@ async def test_a_daemon_without_which_the_node_has_no_network():
     broken = pod("net-1", namespace="kube-system", owner=owner, status={"phase": "Pending"})
     found = await first(sick, owner, broken, about=sick)
     assert found.object == reference(owner)
-    assert found.blames(reference(sick))
+    assert blames(found, reference(sick))
 
 
 def evicted(name, message, namespace="shop", owner=None):
