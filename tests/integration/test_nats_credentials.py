@@ -129,7 +129,7 @@ BAD = {
         lambda files: both(trusting(files, verify=True), ("", files.client(files.other_ca))),
         OURS,
     ),
-    "a server without TLS": (lambda files: ("", {"ca_file": files.authority()}), "speaks no TLS"),
+    "a server without TLS": (lambda files: ("", {"ca_file": files.authority()}), "offers no TLS"),
 }
 
 
@@ -205,7 +205,7 @@ async def test_a_server_without_tls_keeps_a_worker_waiting(tmp_path):
         worker = Worker("w0", env, tmp_path)
         await worker.start()
         try:
-            await until(lambda: _says(worker, "nats: the NATS server speaks no TLS"))
+            await until(lambda: _says(worker, "nats: the NATS server offers no TLS"))
         finally:
             await worker.kill()
 
