@@ -151,7 +151,7 @@ class Run:
         )
 
     async def restart(self, why: str) -> None:
-        """Begin again without the past, because a step that could be decoded makes no sense."""
+        """Begin again without the past, because a step was decoded but cannot be interpreted."""
         first = next(step for step in reversed(self.steps) if step.kind == BEGIN)
         self.flaw, self._past, self._recorded = why, (), []
         await self.append(BEGIN, **{**first.notes, "afresh": True})

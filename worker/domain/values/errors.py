@@ -183,7 +183,7 @@ class LostClaim(Exception):  # noqa: N818 - a state, not a fault
 
 
 class JournalGap(Exception):  # noqa: N818 - a state, not a fault
-    """A step of the journal makes no sense to this version: the run must start afresh."""
+    """A step of the journal cannot be interpreted by this version: the run must start afresh."""
 
 
 class Unavailable(ReportedError):  # noqa: N818 - a state, not a fault

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Time. `now` is aware and in UTC; `monotonic` is in seconds and only good for differences.
+    """Time. `now` is aware and in UTC; `monotonic` is in seconds; only differences have a meaning.
 
     `has_passed` is False as long as the clock may be wrong, so that nothing expires by an unreliable clock.
     """

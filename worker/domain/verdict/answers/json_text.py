@@ -55,9 +55,9 @@ class JsonFaultKind(enum.StrEnum):
 
 
 class JsonFault(Exception):  # noqa: N818 - a state of the text
-    """No value stands at `start`. `position` is where reading stopped, `keys` what was seen before.
+    """No value begins at `start`. `position` is where reading stopped, `keys` the keys seen before it.
 
-    `quoted_key` says that at least one key stood in quotes: then it was meant as JSON.
+    `quoted_key`: at least one key was in quotes, so the text was meant as JSON.
     """
 
     def __init__(self, kind: JsonFaultKind, position: int, message: str) -> None:

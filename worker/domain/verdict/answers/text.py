@@ -33,7 +33,7 @@ SECTIONS = frozenset({
     "rootcauseanalysis", "selectedworkflow", "alternativeworkflows", "investigationoutcome", "recoveryanalysis",
     "recoverystrategy", "confidence", "rationale", "warnings", "contextused", "needshumanreview", "humanreviewreason",
 })  # fmt: skip
-"""Fields of an answer that may stand as sections, without case, spaces and underscores."""
+"""Fields of an answer that may be sections of a text, without case, spaces and underscores."""
 
 _TAG_NAME = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflections?|scratch_?pad|inner_?monologue)"
 _THOUGHT = re.compile(

@@ -184,7 +184,7 @@ class Proposals:
         return found
 
     def report(self, since: datetime | None = None) -> OutcomeReport:
-        """The report about workflows that were proposed since then."""
+        """The report about workflows that were proposed since that time; without a time, about all."""
         found = self._assessed(0.0 if since is None else since.timestamp())
         groups = dict[ProposalGroup, Counter[_Assessed]]()
         for one, times in found.items():

@@ -53,7 +53,7 @@ def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
 def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) -> str:
     """Check the signal type.
 
-    Returns its canonical spelling; empty if the answer gives none, or it cannot be told.
+    Returns its canonical spelling; empty if the answer gives none, or if it cannot be determined.
 
     Besides the core values and those of the catalog, any reason that the cluster itself reports in the
     evidence is allowed.

@@ -116,7 +116,7 @@ def seen_in(ref: ObjectRef, items: Iterable[Evidence], home: str) -> tuple[Evide
 
 
 def stands_in(word: str, items: Iterable[Evidence]) -> bool:
-    """True if the word stands by itself in anything the cluster said."""
+    """True if the word occurs as a whole word in anything the cluster said."""
     whole = re.compile(rf"(?<![a-zA-Z0-9-]){re.escape(word)}(?![a-zA-Z0-9-])")
     return bool(word) and any(whole.search(item.body) for item in from_cluster(items))
 
@@ -213,7 +213,7 @@ def _named(ref: ObjectRef) -> re.Pattern[str]:
 
 
 def _located(ref: ObjectRef, item: Evidence) -> bool:
-    """True if kind, namespace and name stand together."""
+    """True if kind, namespace and name occur next to each other."""
     if not ref.namespace:
         return False
     name, namespace = re.escape(ref.name), re.escape(ref.namespace)
