@@ -11,7 +11,7 @@ LINE_CHARS = 400
 TONES = {"completed": "good", "needs_human_review": "warn", "failed": "bad"}
 CONFIRMED = {
     CorroborationSource.RULES: "The cluster confirms it: {reason}",
-    CorroborationSource.SECOND_VIEW: "A second view agrees: {reason}",
+    CorroborationSource.SECOND_VIEW: "The second view agrees: {reason}",
     CorroborationSource.NONE: "Not confirmed by the cluster: {reason}",
 }
 
