@@ -121,8 +121,10 @@ def _read(text: str, *, only_whole: bool = False) -> Answer:
                 raise _broken(broken.kind, broken.message)
         if only_whole and len(found.spans) != 1:
             raise _nothing_found(text, seen, thoughts)
-        _one_answer([*filter(_is_whole, _parts(thought)), found])
-        answer = to_answer(found.value)
+        drafts = [part for part in _parts(thought) if _must_agree(part)]
+        drafts += filter(None, [_joined(list(_sections(thoughts, thought)))])
+        whole = _one_answer([*drafts, found]) or found
+        answer = to_answer(whole.value)
     except Contradiction as contradiction:
         raise contradictory(contradiction) from contradiction
     if found.replaces or seen.broken:
@@ -144,6 +146,12 @@ class _Part:
 
 def _is_whole(part: _Part) -> bool:
     return part.shape is AnswerShape.ANSWER
+
+
+def _must_agree(draft: _Part) -> bool:
+    """True for a whole answer, and for a part of one that chooses nothing or asks for a human."""
+    said = None if _is_whole(draft) else to_answer(draft.value)
+    return said is None or said.asks_for_human or (said.workflow_stated and not said.selected_workflow)
 
 
 def _the_answer(text: str, seen: Scan) -> _Part | None:
@@ -205,19 +213,18 @@ def _joined(parts: list[_Part]) -> _Part | None:
 def _sections(text: str, seen: Scan) -> Iterator[_Part]:
     """The sections of an answer that is split into parts with headings.
 
-    None unless it has both a cause and a choice.
+    Without both a cause and a choice, only those that choose nothing or ask for a human.
     """
+    if not seen.found:
+        return
     found = [
         _Part({item.section: item.value}, AnswerShape.FRAGMENT, ((item.start, item.end),))
         for item in seen.found
         if item.section and shape_of(item.value) is AnswerShape.OTHER
     ]
-    if not found:
-        return
-    lines = [_Part({name: value}, AnswerShape.FRAGMENT, ()) for name, value in stated_in_lines(text, seen)]
-    names = {name for part in (*found, *lines) for name in part.value}
-    if {"rootcauseanalysis", "selectedworkflow"} <= names:
-        yield from (*found, *lines)
+    found += [_Part({name: value}, AnswerShape.FRAGMENT, ()) for name, value in stated_in_lines(text, seen)]
+    is_answer = {"rootcauseanalysis", "selectedworkflow"} <= {name for part in found for name in part.value}
+    yield from (part for part in found if is_answer or _must_agree(part))
 
 
 def _parts(seen: Scan) -> Iterator[_Part]:

@@ -41,7 +41,7 @@ _AFFECTED = ("affectedresource", "affectedobject", "affectedresources", "remedia
 _ASKS_FOR_HUMAN = re.compile(
     "approval|human(?:review|intervention|decision|needed|required)|(?:needs?|requires?)human"
 )
-_CLEAR_NO = frozenset({"false", "no", "notrequired", "notneeded"})
+_CLEAR_NO = frozenset({"", "false", "no", "none", "null", "na", "notrequired", "notneeded"})
 _LEVELS = {"critical", "high", "medium", "low"}
 _SAYS_NOTHING = VALUES | {"alternativeworkflows", "alternatives"}
 _TARGET_PATH = "root_cause_analysis.affectedResource"
@@ -201,9 +201,9 @@ def _is_clear_no(value: Any) -> bool:
     if isinstance(value, Mapping):
         required = Fields(value).states("required", "needed")
         return not value or (required and all(_is_clear_no(item) for item in value.values()))
-    if isinstance(value, str) and plain(value) in _CLEAR_NO:
-        return True
-    return is_nothing(value) or value is False or value == 0
+    if isinstance(value, str):
+        return value.isascii() and plain(value) in _CLEAR_NO
+    return not value
 
 
 def _affected(sources: list[Fields], reading: Reading) -> ObjectRef | None:

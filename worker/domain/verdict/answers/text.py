@@ -64,7 +64,9 @@ _BEFORE_JSON = re.compile(
 _HEADING = re.compile(r"[\s#>*_`0-9.)-]*([A-Za-z][A-Za-z_ -]{2,60})[*_`\s]*(?:[:=]|\Z)[*_`\s]*")
 _TAG = re.compile(r"<(?:parameter\s+name=)?[\"']?([A-Za-z_]{3,60})[\"']?>\s*")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
-_PLAIN_TEXT_SECTIONS = frozenset({"investigationoutcome", "rationale", "humanreviewreason"})
+_PLAIN_TEXT_SECTIONS = frozenset(
+    {"investigationoutcome", "rationale", "needshumanreview", "humanreviewreason"}
+)
 _NULL_WORDS = frozenset({"null", "none", "n/a", "nil"})
 _CORRECTION = re.compile(
     r"(?:^|[.!?]\s)[\s#*_]*(?:(?:my|the)\s)?corrected\sanswer[\s*_]*:?[\s*_]*$", re.IGNORECASE
@@ -128,15 +130,16 @@ class Scan:
 
 
 def split_thoughts(text: str) -> tuple[str, str]:
-    """The thoughts at the start of a text, with their tags, and the rest of it.
+    """The thoughts at the start of a text, each on lines of its own, and the rest of it.
 
     A thinking tag that is never closed makes all of the text a thought.
     """
-    position = 0
+    thoughts, position = "", 0
     while start := _THOUGHT.match(text, position):
         end = _THOUGHT_END.search(text, start.end())
         position = end.end() if end else len(text)
-    return text[:position], text[position:]
+        thoughts += f"\n{text[start.end() : end.start() if end else position]}\n"
+    return thoughts, text[position:]
 
 
 def scan(text: str) -> Scan:

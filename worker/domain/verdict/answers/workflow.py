@@ -86,10 +86,11 @@ def _says_none_matches(root: Fields) -> bool:
 
 
 def _check_other_ids(choice: AnsweredChoice, root: Fields) -> None:
-    """Check that a flat id and the best of a ranked list, if they are there, name the selected workflow."""
+    """Check that whatever else names a workflow, or says that none fits, agrees with the selected one."""
     named = choice.selected.workflow_id if choice.selected else ""
     best, _ = _best(root.get(*RANKED))
     others = [root.get(*FLAT_ID)] if root.states(*FLAT_ID) else []
+    others += [None] if _says_none_matches(root) else []
     for other in [*others, *([best.get("workflowid")] if best else [])]:
         said = "" if is_nothing(other) else Reading().name(other, _PATH)
         if said != named:

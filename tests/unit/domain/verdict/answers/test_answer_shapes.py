@@ -353,6 +353,7 @@ def test_flags_that_code_decides_change_nothing(flag):
         ({"approval": {"required": "no", "reason": None}}, False),
         ({"approval": {}}, False),
         ({"human_readable_name": "x"}, False),
+        ({"approval": "\u5fc5\u8981"}, True),
     ],
 )
 def test_a_model_may_ask_for_a_person(fields, asks):
@@ -374,6 +375,11 @@ def test_a_model_may_ask_for_a_person_at_the_workflow(fields, asks):
     assert asks is read(workflow_with(**fields)).asks_for_human
     beside = f"{json.dumps(CANONICAL)}\n{json.dumps({'human_review': fields.get('requires_approval', asks)})}"
     assert asks is read(beside).asks_for_human
+
+
+@pytest.mark.parametrize("line", ["# needs_human_review\ntrue", "**Needs human review:** yes"])
+def test_a_model_may_ask_for_a_person_in_a_heading(line):
+    assert read(f"{line}\n{json.dumps(CANONICAL)}").asks_for_human
 
 
 def test_the_alternatives_ask_for_nobody():
