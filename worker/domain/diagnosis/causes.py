@@ -122,7 +122,6 @@ class Relation(enum.StrEnum):
     SERVICE = "service"
     NAMED_IN_SPEC = "named_in_spec"
     DNS = "dns"
-    POLICY = "policy"
     NAMESPACE = "namespace"
     SCALE_TARGET = "scale_target"
     WEBHOOK = "webhook"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from worker.domain.cluster.fields import dig, mapping, name_of, reference, text
+from worker.domain.cluster.fields import name_of, reference
 from worker.domain.cluster.pods import containers, pod_failing
-from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis.causes import named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.loglines import Trouble, classify
-from worker.domain.diagnosis.structure import pod_spec_of, ref_to, root_of
+from worker.domain.diagnosis.structure import root_of
 from worker.domain.values.objects import ObjectRef
 
 MAX_CLIENTS = 6
@@ -22,7 +21,6 @@ HOLDING = re.compile(
     re.IGNORECASE,
 )
 NUMBER = re.compile(r"\b(\d{1,5})\b")
-LIMIT = re.compile(r"max[_.-]?(?:imum)?[_.-]?(?:client[_.-]?)?conn\w*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +30,6 @@ class Holder:
     workload: ObjectRef
     count: int
     line: str
-
-
-def limit_of(facts: ClusterFacts, server: ObjectRef) -> str:
-    """The limit that a ConfigMap of the server sets; empty when none is found."""
-    for name in references_of(pod_spec_of(facts.get(server) or {})).config_maps:
-        data = mapping(dig(facts.get(ref_to("ConfigMap", name, server.namespace)), "data"))
-        for key, value in data.items():
-            for line in (f"{key} {value}", *text(value).splitlines()):
-                match = LIMIT.search(line)
-                if match and (number := NUMBER.search(line[match.end() :])):
-                    return number[1]
-    return ""
 
 
 def holder(facts: ClusterFacts, namespace: str, server: ObjectRef) -> Holder | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from worker.domain.cluster.changes import template_of
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, name_of, reference, text, whole
 from worker.domain.cluster.pods import containers
 from worker.domain.cluster.references import selects
@@ -22,31 +23,22 @@ from worker.domain.diagnosis.structure import (
     pod_spec_of,
     pods_of,
     ref_to,
+    rollout_of,
+    root_of,
     selected,
     sick_pods,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
-GET_METRICS = ("FailedGetResourceMetric", "FailedGetContainerResourceMetric")
-NO_METRICS = frozenset({*GET_METRICS, "FailedComputeMetricsReplicas"})
+NO_METRICS = ("FailedGetResourceMetric", "FailedGetContainerResourceMetric", "FailedComputeMetricsReplicas")
 ISSUERS = "cert-manager.io/v1"
 ACME = "acme.cert-manager.io/v1"
 STUCK = timedelta(minutes=5)
-KNOWN_CONDITIONS = {
-    "Certificate": ("Ready", "cert-manager.io/"),
-    "APIService": ("Available", "apiregistration.k8s.io/"),
-    "Challenge": ("Ready", "acme.cert-manager.io/"),
-    "Issuer": ("Ready", "cert-manager.io/"),
-    "ClusterIssuer": ("Ready", "cert-manager.io/"),
-    "Revision": ("Ready", "serving.knative.dev/"),
-    "ExternalSecret": ("Ready", "external-secrets.io/"),
-    "Service": ("Ready", "serving.knative.dev/"),
-    "Configuration": ("Ready", "serving.knative.dev/"),
-    "ScaledObject": ("Ready", "keda.sh/"),
-    "ScaledJob": ("Ready", "keda.sh/"),
-    "HelmRelease": ("Ready", "helm.toolkit.fluxcd.io/"),
-    "Kustomization": ("Ready", "kustomize.toolkit.fluxcd.io/"),
-}
+READY = (
+    "cert-manager.io/", ACME, "serving.knative.dev/", "external-secrets.io/", "keda.sh/", "helm.toolkit.fluxcd.io/",
+    "kustomize.toolkit.fluxcd.io/",
+)  # fmt: skip
+"""API groups whose controllers state by the condition Ready whether an object works."""
 
 
 def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
@@ -80,11 +72,16 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
         yield stated(Cause.AUTOSCALER, ref, told, remedies, signals, also, strength)
     if target and facts.presence(target) is Presence.ABSENT:
         yield stated(Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", also=also)
-    elif target and _states(active, "False", NO_METRICS):
-        listed = mappings(pod_spec_of(facts.get(target) or {}).get("containers"))
-        if any(not mapping(dig(c, "resources", "requests")) for c in listed):
-            told = f"{ref} cannot compute utilization: {target} declares no requests"
-            yield stated(Cause.AUTOSCALER, target, told, also=(ref,))
+    elif target and _states(active, "False", NO_METRICS) and _undeclared(facts.get(target) or {}):
+        told = f"{ref} cannot compute utilization: {target} declares no requests"
+        found, rollout = stated(Cause.AUTOSCALER, target, told, also=(ref,)), rollout_of(facts, target)
+        new = rollout and not _undeclared({"spec": {"template": template_of(rollout.previous)}})
+        yield rollout.undoing(found) if rollout and new else found
+
+
+def _undeclared(workload: Manifest) -> bool:
+    listed = mappings(pod_spec_of(workload).get("containers"))
+    return any(not mapping(dig(c, "resources", "requests")) for c in listed)
 
 
 def _states(entry: dict[str, Any], status: str, reasons: Container[str]) -> bool:
@@ -103,7 +100,7 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     remedies = {Remedy.RELAX_DISRUPTION_BUDGET} if blocked else set()
     told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy{_least(manifest)}"
     yield stated(Cause.DISRUPTION_BUDGET, ref, told + (", and a cordoned node still runs its pods" if blocked else ""), remedies,
-                   ("PodDisruptionBudgetAtLimit",), tuple(reference(p) for p in blocked[:1]))  # fmt: skip
+                   ("PodDisruptionBudgetAtLimit",), (*map(reference, blocked[:1]), *(root_of(facts, p) for p in blocked)))  # fmt: skip
 
 
 def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
@@ -201,8 +198,8 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
 
 def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """Yield findings about kinds whose conditions a well-known controller writes."""
-    kind, group = KNOWN_CONDITIONS.get(ref.kind, ("", ""))
-    if not kind or not text(manifest.get("apiVersion")).startswith(group):
+    kind = "Available" if ref.kind == "APIService" else "Ready"
+    if kind == "Ready" and not text(manifest.get("apiVersion")).startswith(READY):
         return
     expires = moment(dig(manifest, "status", "notAfter"))
     expired = facts.now is not None and expires is not None and expires < facts.now

@@ -10,8 +10,8 @@ from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength
-from worker.domain.diagnosis.facts import ClusterFacts, Presence
-from worker.domain.diagnosis.messages import Refusal, refusal
+from worker.domain.diagnosis.facts import CLUSTER_SCOPED, ClusterFacts, Presence
+from worker.domain.diagnosis.messages import Refusal, refusal, speaks_of
 from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.scheduling import requests_of
 from worker.domain.diagnosis.structure import (
@@ -33,15 +33,16 @@ from worker.domain.values.objects import Manifest, ObjectRef
 CHANGED = {
     **dict.fromkeys((Refusal.QUOTA, Refusal.QUOTA_NEEDS_VALUES, Refusal.LIMIT_RANGE), ("resources",)),
     Refusal.POD_SECURITY: ("ecurityContext", "volumes", "spec.host", "hostPort"),
-    Refusal.SERVICE_ACCOUNT: ("serviceAccount",),
-    Refusal.PRIORITY_CLASS: ("priorityClass",),
 }
-"""What of a pod's spec a refusal is about."""
+"""What of a pod's spec a refusal is about. Others name the value that they refuse."""
+NAMED = {Refusal.SERVICE_ACCOUNT: "ServiceAccount", Refusal.PRIORITY_CLASS: "PriorityClass"}
+"""The kind of the object that a pod's spec names and that is refused because it is absent."""
+LEAST_NAME = 3  # shorter values may stand in any message
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[ObjectRef, ...]] | None:
-    """The reason why controllers cannot create pods of a workload, and the objects that say so; or None."""
+def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[list[ObjectRef], list[str]]:
+    """The objects which say that a workload's pods, or Jobs, cannot be created, and their words."""
     makers = [workload, *replica_sets_of(facts, workload)]
     said: list[str] = []
     reads: list[ObjectRef] = []
@@ -54,41 +55,51 @@ def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[Ob
     events = [e for e in facts.events(workload.namespace, *makers) if e.reason == "FailedCreate"]
     said += [e.message for e in reversed(events)]
     reads += [e.about for e in events[-1:]]
-    return (refusal(*said), tuple(reads)) if said else None
+    return reads, said
 
 
 def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Yield why the pods of a workload are not created."""
-    answer = refused(facts, workload)
-    if answer is None:
+    reads, said = refused(facts, workload)
+    if not said:
         return
-    why, reads = answer
-    manifest = facts.get(workload) or {}
+    why, manifest = refusal(*said), facts.get(workload) or {}
     claims = {"volumeClaimTemplates": dig(manifest, "spec", "volumeClaimTemplates")}
-    spec = {**pod_spec_of(manifest), **claims}
+    made = {"makes": "count/jobs.batch" if workload.kind == "CronJob" else "count/pods"}
+    spec = {**pod_spec_of(manifest), **claims, **made}
     blamed = list(_objects(facts, why, workload, spec))
     target = blamed[0] if blamed else workload
     by = f", by {target}" if blamed else ""
-    told = f"The API server refuses to create the pods of {workload}: {why}{by}."
+    what = "Jobs" if workload.kind == "CronJob" else "pods"
+    told = f"The API server refuses to create the {what} of {workload}: {why}{by}."
     strength = Strength.TIMED if why is Refusal.WEBHOOK_DOWN else Strength.DIRECT
     also = (*blamed[1:], workload, *(r for r in reads if r != workload))
     signals = ("FailedCreate", *observed(facts, workload, {}))
-    found = Diagnosis(Cause.CREATION_REFUSED, target, told, strength, also, signals=signals, reads=reads)
-    rollout = _refused_rollout(facts, why, workload)
+    found = Diagnosis(
+        Cause.CREATION_REFUSED, target, told, strength, also, signals=signals, reads=tuple(reads)
+    )
+    rollout = _refused_rollout(facts, workload, said)
     others = tuple(ref for ref in found.subjects if ref != workload)
     yield replace(rollout.undoing(found), object=workload, also=others) if rollout else found
 
 
-def _refused_rollout(facts: ClusterFacts, why: Refusal, workload: ObjectRef) -> Rollout | None:
-    """The rollout to undo: it changed what is refused, and pods of the revision before run."""
-    rollout = rollout_of(facts, workload) if why in CHANGED else None
+def _refused_rollout(facts: ClusterFacts, workload: ObjectRef, said: list[str]) -> Rollout | None:
+    """The rollout to undo: it changed what is refused, and pods of the revision before run.
+
+    A refusal of an unknown class, or of an absent object, is about a changed value if it names the value.
+    """
+    why = refusal(*said)
+    rollout = rollout_of(facts, workload) if why in {*CHANGED, *NAMED, Refusal.UNKNOWN} else None
     well = [pod for pod in pods_of(facts, workload) if not pod_failing(pod)] if rollout else []
     if rollout is None or not any(made_by(facts, pod, rollout.previous) for pod in well):
         return None
     before = mapping(template_of(rollout.previous).get("spec"))
     quotas = facts.list("ResourceQuota", workload.namespace).items if why is Refusal.QUOTA else ()
     fits = not any(exhausted(q, before) for q in quotas)
-    return rollout if fits and rollout.touches(*CHANGED[why]) else None
+    values = [line.rpartition(" -> ")[2] for line in rollout.lines]
+    named = any(len(v) >= LEAST_NAME and speaks_of(message, v) for v in values for message in said)
+    touched = rollout.touches(*CHANGED[why]) if why in CHANGED else named
+    return rollout if fits and touched else None
 
 
 def _objects(
@@ -108,16 +119,12 @@ def _objects(
     elif why is Refusal.POD_SECURITY:
         yield workload
         yield ref_to("Namespace", workload.namespace)
-    elif why is Refusal.SERVICE_ACCOUNT:
-        name = text(spec.get("serviceAccountName")) or "default"
-        account = ref_to("ServiceAccount", name, workload.namespace)
-        if account.name and facts.presence(account) is Presence.ABSENT:
-            yield account
-    elif why is Refusal.PRIORITY_CLASS:
-        priority = ref_to("PriorityClass", text(spec.get("priorityClassName")))
-        if priority.name and facts.presence(priority) is Presence.ABSENT:
-            yield workload
-            yield priority
+    elif why in NAMED:
+        kind, field, home = NAMED[why], NAMED[why][0].lower() + NAMED[why][1:] + "Name", workload.namespace
+        name = text({"serviceAccountName": "default", **spec}.get(field))
+        ref = ref_to(kind, name, "" if kind in CLUSTER_SCOPED else home)
+        if name and facts.presence(ref) is Presence.ABSENT:
+            yield ref
 
 
 def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
@@ -131,6 +138,7 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
     templates = mappings(spec.get("volumeClaimTemplates"))
     storage = [dig(claim, "spec", "resources", "requests", "storage") for claim in templates]
     limits["requests.storage"] = sum(quantity(value) or 0.0 for value in storage)
+    limits |= {"persistentvolumeclaims": float(len(storage)), text(spec.get("makes")): 1.0}
     asked = {**{f"requests.{k}": v for k, v in wanted.items()}, **wanted, **limits}
     amounts = [(quantity(hard[n]) or 0.0, quantity(used.get(n)) or 0.0, asked.get(n, 0.0)) for n in hard]
     return any(taken + more > most for most, taken, more in amounts)
@@ -138,10 +146,8 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
 
 def webhook_edges(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Edge]:
     """Yield Services of admission webhooks, if the API server says that it cannot call one."""
-    found = refused(facts, workload)
-    if found is None or found[0] is not Refusal.WEBHOOK_DOWN:
-        return
-    yield from (Edge(Relation.WEBHOOK, service) for service in _webhook_services(facts))
+    if refusal(*refused(facts, workload)[1]) is Refusal.WEBHOOK_DOWN:
+        yield from (Edge(Relation.WEBHOOK, service) for service in _webhook_services(facts))
 
 
 def _webhook_services(facts: ClusterFacts) -> Iterator[ObjectRef]:

@@ -7,12 +7,13 @@ label value, data of a ConfigMap, value of an environment variable, image or com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, reference, stamp, text, whole
 from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.quantities import quantity
+from worker.domain.diagnosis.causes import named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import changed, condition, created, owner_of
 from worker.domain.values.objects import Listing, Manifest
@@ -33,16 +34,14 @@ def digest(facts: ClusterFacts) -> list[dict[str, Any]]:
     return found[:MAX_OBJECTS]
 
 
-def _manifests(facts: ClusterFacts) -> Iterator[Manifest]:
-    seen: set[tuple[str, str, str]] = set()
+def _manifests(facts: ClusterFacts) -> Iterable[Manifest]:
+    found: dict[tuple[str, str, str], Manifest] = {}
     for answer in facts.answers.values():
         items = answer.items if isinstance(answer, Listing) else [answer] if isinstance(answer, dict) else []
-        for manifest in items:
-            ref = reference(manifest)
-            key = (ref.kind, ref.namespace, ref.name)
-            if ref.kind not in SKIPPED and key not in seen:
-                seen.add(key)
-                yield manifest
+        for ref, manifest in ((reference(item), item) for item in items):
+            if ref.kind not in SKIPPED:
+                found.setdefault(named(ref), manifest)
+    return found.values()
 
 
 def _object(manifest: Manifest) -> dict[str, Any]:

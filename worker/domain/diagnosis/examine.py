@@ -15,6 +15,7 @@ from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.programs import program_findings
 from worker.domain.diagnosis.running import FailingPod, running_findings
 from worker.domain.diagnosis.scheduling import (
+    claims_of,
     preparing,
     scheduling_findings,
     unfit_nodes,
@@ -22,8 +23,9 @@ from worker.domain.diagnosis.scheduling import (
     withholding,
 )
 from worker.domain.diagnosis.starting import starting_findings
-from worker.domain.diagnosis.storage import pod_claim_findings, volume_findings
+from worker.domain.diagnosis.storage import SIGNALS, claim_findings, provisioners
 from worker.domain.diagnosis.structure import (
+    chain_of,
     changed,
     condition,
     created,
@@ -41,8 +43,9 @@ from worker.domain.values.objects import Manifest, ObjectRef
 
 FROM_ANNOTATION = "use-annotation"  # the port of a backend that is no Service (AWS Load Balancer Controller)
 MAX_PODS = 3
-METRICS_SERVER = ref_to("Deployment", "metrics-server", "kube-system")
-RESOURCE_METRICS = (ref_to("APIService", "v1beta1.metrics.k8s.io"), METRICS_SERVER)
+RESOURCE_METRICS = (
+    ref_to("APIService", "v1beta1.metrics.k8s.io"), ref_to("Deployment", "metrics-server", "kube-system"),
+)  # fmt: skip
 CUSTOM_METRICS = (ref_to("APIService", "v1beta1.custom.metrics.k8s.io"),)
 METRICS = {
     "FailedGetExternalMetric": (ref_to("APIService", "v1beta1.external.metrics.k8s.io"),),
@@ -70,14 +73,9 @@ def examine(facts: ClusterFacts, ref: ObjectRef, *, signal: bool = False) -> Exa
     special = SPECIAL.get(ref.kind)
     if special is not None:
         manifest = facts.get(ref)
-        return special(facts, ref, manifest) if manifest is not None else _absent(facts, ref)
+        known = manifest is not None or ref.kind == "PersistentVolumeClaim"  # which may be absent
+        return special(facts, ref, manifest or {}) if known else Examined()
     return workload(facts, ref, signal=signal)
-
-
-def _absent(facts: ClusterFacts, ref: ObjectRef) -> Examined:
-    if ref.kind == "PersistentVolumeClaim" and facts.presence(ref) is Presence.ABSENT:
-        return Examined(tuple(volume_findings(facts, ref, {})))
-    return Examined()
 
 
 def _pod(facts: ClusterFacts, ref: ObjectRef, *, signal: bool) -> Examined:
@@ -126,6 +124,11 @@ def workload(
         extra, further = _surroundings(facts, ref, pods)
         found += extra
         edges += further
+    if ref.kind in {"Job", "CronJob"}:  # one makes the other: an answer may name either
+        kin = [owner for pod in sick[:MAX_PODS] for owner in chain_of(facts, pod)[1:]]
+        found = [
+            replace(f, also=(*f.also, *kin)) if named(ref) in map(named, f.subjects) else f for f in found
+        ]
     return Examined(tuple(_distinct(found)), tuple(edges))
 
 
@@ -163,7 +166,9 @@ def _agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     places = [node.name for node in withholding(facts, pod)]
     if any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod))):
         places.append(text(dig(pod, "spec", "nodeName")))
-    return [*preparing(facts, pod), *(a for place in places for a, _ in nodes.failing_agents(facts, place))]
+    makers = [m for claim in claims_of(pod, reference(pod).namespace) for m in provisioners(facts, claim)]
+    agents = [agent for place in places for agent, _ in nodes.failing_agents(facts, place)]
+    return [*makers, *preparing(facts, pod), *agents]
 
 
 def _worth_node(found: Sequence[Diagnosis]) -> bool:
@@ -183,12 +188,12 @@ def pod_findings(facts: ClusterFacts, pod: Manifest, ref: ObjectRef) -> Iterator
         yield from nodes.eviction_findings(facts, pod, ref)
     elif meta(pod).get("deletionTimestamp"):
         yield from controllers.deletion_findings(facts, reference(pod), pod)
-    elif unscheduled(pod):
-        yield from pod_claim_findings(facts, pod, ref)
-        yield from scheduling_findings(facts, pod, ref)
     else:
-        if dig(pod, "status", "phase") == "Pending":
-            yield from pod_claim_findings(facts, pod, ref)
+        for claim in claims_of(pod, ref.namespace) if dig(pod, "status", "phase") == "Pending" else ():
+            yield from claim_findings(facts, claim, ref, pod)
+        if unscheduled(pod):
+            yield from scheduling_findings(facts, pod, ref)
+            return
         yield from starting_findings(FailingPod(facts, pod, ref))
         yield from running_findings(FailingPod(facts, pod, ref))
         yield from controllers.condition_findings(pod, ref)
@@ -199,13 +204,10 @@ def _of_workload(
 ) -> Iterator[Diagnosis]:
     if manifest is not None:
         idle, when = services.idle_finding(manifest, ref), changed(manifest)
-        if idle and controllers.scaled_by_another(facts, ref):
-            idle = None
-        untold = when == created(manifest) and not dig(manifest, "metadata", "managedFields")
-        if idle and (signal or untold or lately(facts, when)):
-            yield idle
-        elif idle:  # its dependents have lived without it
-            yield replace(idle, strength=Strength.SYMPTOM, remedies=frozenset())
+        if idle and not controllers.scaled_by_another(facts, ref):
+            untold = when == created(manifest) and not dig(manifest, "metadata", "managedFields")
+            past = replace(idle, strength=Strength.SYMPTOM, remedies=frozenset())  # lived without it
+            yield idle if signal or untold or lately(facts, when) else past
         if _missing_pods(facts, ref, manifest):
             yield from creation.creation_findings(facts, ref)
         if ref.kind == "Job":
@@ -276,9 +278,24 @@ def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exa
     reported = controllers.stated_findings(facts, ref, manifest)
     # the server of the API may say why it does not answer
     found = tuple(replace(finding, strength=Strength.TIMED) for finding in reported)
-    service = mapping(dig(manifest, "spec", "service"))
-    target = ref_to("Service", text(service.get("name")), text(service.get("namespace")))
+    target = _server_of(manifest)
     return Examined(found, (Edge(Relation.SERVICE, target),) if target.name and found else ())
+
+
+def _server_of(api: Manifest) -> ObjectRef:
+    service = mapping(dig(api, "spec", "service"))
+    return ref_to("Service", text(service.get("name")), text(service.get("namespace")))
+
+
+def _route(_: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    """A route of the Gateway API, by the conditions that each of its gateways states."""
+    stated_by = [mappings(p.get("conditions")) for p in mappings(dig(manifest, "status", "parents"))]
+    bad = [c for listed in stated_by for c in listed if c.get("status") == "False"]
+    told = [f"{ref} is not {text(c.get('type'))}: {text(c.get('reason'))}" for c in bad]
+    rules = mappings(dig(manifest, "spec", "rules"))
+    names = [text(backend.get("name")) for rule in rules for backend in mappings(rule.get("backendRefs"))]
+    edges = [Edge(Relation.SERVICE, ref_to("Service", name, ref.namespace)) for name in names]
+    return Examined(tuple(stated(Cause.SERVICE, ref, t) for t in told[:1]), () if told else tuple(edges))
 
 
 def _budget(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
@@ -300,8 +317,10 @@ def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exami
     edges: list[Edge] = []
     if holds(manifest, "NamespaceDeletionDiscoveryFailure"):  # it waits for an API that does not answer
         for api in facts.list("APIService").items:
-            reported = controllers.stated_findings(facts, reference(api), api)
+            reported = [*controllers.stated_findings(facts, reference(api), api)]
             found += [replace(finding, also=(ref,)) for finding in reported]
+            servers = services.workloads_behind(facts, _server_of(api)) if reported else ()
+            found += [finding for server in servers for finding in workload(facts, server).findings]
     if not found:
         pods = facts.list("Pod", ref.name).items
         failing = [p for p in pods if pod_failing(p)]
@@ -312,13 +331,19 @@ def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exami
 
 def _cron_job(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.cron_job_findings(facts, ref, manifest))
+    found = found or tuple(creation.creation_findings(facts, ref))
     listed = facts.list("Job", ref.namespace).items
     jobs = [j for j in listed if (owner := owner_of(j)) and owner.name == ref.name]
     return Examined(found, () if found else tuple(Edge(Relation.OWNED, reference(j)) for j in jobs[-3:]))
 
 
 def _claim(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
-    return Examined(tuple(volume_findings(facts, ref, manifest)))
+    if ref.kind == "PersistentVolumeClaim":
+        found, makers = tuple(claim_findings(facts, ref)), provisioners(facts, ref)
+        return Examined(found, () if found else tuple(Edge(Relation.SERVICE, maker) for maker in makers))
+    phase = text(dig(manifest, "status", "phase"))
+    left = phase in {"Failed", "Released"}
+    return Examined((stated(Cause.VOLUME, ref, f"{ref} is {phase}", (), SIGNALS),) if left else ())
 
 
 def _stated(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
@@ -336,22 +361,17 @@ def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examine
     paths = [dig(manifest, "spec", "defaultBackend")]
     paths += [dig(path, "backend") for rule in rules for path in mappings(dig(rule, "http", "paths"))]
     asked = [s for p in paths if dig(s := mapping(dig(p, "service")), "port", "name") != FROM_ANNOTATION]
-    named = dict.fromkeys(text(s.get("name")) for s in asked)
-    backends = [ref_to("Service", n, ref.namespace) for n in named if n]
-    absent = [s for s in backends if facts.presence(s) is Presence.ABSENT]
-    if absent:
-        told = f"{ref} sends requests to {absent[0]}, which does not exist."
-        strength = Strength.DIRECT if absent == backends else Strength.TIMED
-        found = Diagnosis(Cause.SERVICE, ref, told, strength, tuple(absent), reads=(ref, absent[0]))
-    closed = [s for s in asked if text(s.get("name")) and services.lacks_port(facts, ref.namespace, s)]
-    if closed and not absent:
-        told = f"{ref} sends requests to a port that Service {text(closed[0].get('name'))} does not have"
-        strength = Strength.DIRECT if len(closed) == len(asked) else Strength.TIMED
-        found = stated(Cause.SERVICE, ref, told, strength=strength)
-    edges = [Edge(Relation.SERVICE, service) for service in backends]
+    backends = [(ref_to("Service", text(s.get("name")), ref.namespace), s) for s in asked if s.get("name")]
+    absent = [service for service, _ in backends if facts.presence(service) is Presence.ABSENT]
+    wrong = [f"{service}, which does not exist" for service in absent]
+    wrong += [f"a port that {s} does not have" for s, asks in backends if services.lacks_port(facts, s, asks)]
+    strength = Strength.DIRECT if len(wrong) == len(backends) else Strength.TIMED
+    sent = [f"{ref} sends requests to {backend}" for backend in wrong[:1]]
+    found = [stated(Cause.SERVICE, ref, what, also=tuple(absent), strength=strength) for what in sent]
+    edges = [Edge(Relation.SERVICE, service) for service, _ in backends]
     secrets = {text(entry.get("secretName")) for entry in mappings(dig(manifest, "spec", "tls"))}
     edges += [Edge(Relation.MOUNT, c) for c in controllers.certificates_of(facts, secrets, ref.namespace)]
-    return Examined((found,) if absent or closed else (), tuple(edges))
+    return Examined(tuple(found), tuple(edges))
 
 
 SPECIAL: dict[str, Callable[[ClusterFacts, ObjectRef, Manifest], Examined]] = {
@@ -361,11 +381,8 @@ SPECIAL: dict[str, Callable[[ClusterFacts, ObjectRef, Manifest], Examined]] = {
     "Node": _node,
     "Namespace": _namespace,
     "CronJob": _cron_job,
-    "PersistentVolumeClaim": _claim,
-    "PersistentVolume": _claim,
-    "Certificate": _stated,
-    "Issuer": _stated,
-    "ClusterIssuer": _stated,
-    "ExternalSecret": _stated,
     "Ingress": _ingress,
+    **dict.fromkeys(("PersistentVolumeClaim", "PersistentVolume"), _claim),
+    **dict.fromkeys(("Certificate", "Issuer", "ClusterIssuer", "ExternalSecret"), _stated),
+    **dict.fromkeys(("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"), _route),
 }

@@ -28,17 +28,11 @@ class Trouble(enum.StrEnum):
     MESH = "mesh policy"
     CREDENTIALS = "credentials rejected"
     MISSING_ENV = "setting missing"
-    RATE_LIMIT = "rate limit"
     DNS = "name not resolved"
     DEPENDENCY = "dependency unreachable"
-    ARGUMENTS = "arguments not accepted"
     CONFIG = "configuration"
-    PORT_IN_USE = "port in use"
-    READ_ONLY = "read-only file system"
-    PERMISSION = "permission denied"
     MISSING_FILE = "missing file"
-    CORRUPT = "data corrupt"
-    MIGRATION = "schema mismatch"
+    OTHER = "other"
     CRASH = "crash"
 
 
@@ -98,7 +92,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         r"(?:missing|required) (?:setting|variable|parameter) [\"'`]?[A-Z][A-Z0-9_]{2,}", r"KeyError: ['\"][A-Z][A-Z0-9_]+",
         r"(?:must set|please set|need to set|specify) [\"'`$]?[A-Z][A-Z0-9]*_[A-Z0-9_]+",
     )),
-    (Trouble.RATE_LIMIT, _any(r"toomanyrequests", r"rate ?limit", r"\b429\b")),
+    (Trouble.OTHER, _any(r"toomanyrequests", r"rate ?limit", r"\b429\b")),
     (Trouble.DNS, _any(
         r"no such host", r"name or service not known", r"(?:temporary failure in )?name resolution",
         r"could not (?:translate|resolve) host", r"could not be resolved",
@@ -124,7 +118,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         r"brokers? (?:not|un)available|LEADER_NOT_AVAILABLE|no leader", r"lost connection|connection is closed|broken pipe",
         r"communications link failure", r"SQLSTATE\[?\(?(?:HY000|08\d{3})",
     )),
-    (Trouble.ARGUMENTS, _any(
+    (Trouble.OTHER, _any(
         r"(?:unknown|unrecogni[sz]ed|unexpected|invalid|undefined) (?:shorthand |command[- ]line |long |short )?(?:flags?|arguments?|options?|switch|parameter)s?:? [\"'`(]?-",
         r"(?:unknown|unrecogni[sz]ed) (?:shorthand )?(?:flag|arguments?|(?:sub)?command)\b",
         r"flag provided but not defined", r"no such option:? [\"'`]?-", r"illegal option -",
@@ -136,9 +130,9 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         r"unexpected (?:token|end of (?:json|file|input)|eof)", r"must be (?:one of|a (?:number|string|boolean|positive))",
         r"(?<![\w./-])[\w./-]+\.(?:ya?ml|json|toml|ini|conf|cfg|properties|xml|env)\b.{0,40}\b(?:line|invalid|error|fail)",
     )),
-    (Trouble.PORT_IN_USE, _any(r"address already in use", r"\bEADDRINUSE\b", r"port .{0,20}(?:already )?in use", r"bind: ")),
-    (Trouble.READ_ONLY, _any(r"read-only file ?system", r"\bEROFS\b")),
-    (Trouble.PERMISSION, _any(
+    (Trouble.OTHER, _any(
+        r"address already in use", r"\bEADDRINUSE\b", r"port .{0,20}(?:already )?in use", r"bind: ",
+        r"read-only file ?system", r"\bEROFS\b",
         r"permission denied", r"\bEACCES\b", r"operation not permitted", r"access is denied",
         r"must (?:not )?(?:be )?run as (?:non-)?root",
     )),
@@ -148,11 +142,9 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         r"ModuleNotFoundError|ClassNotFoundException|ImportError|FileNotFound\w*", r"\bENOENT\b", r"no such file",
         r"file (?:\S+ )?(?:not found|does not exist|is missing)", r"unable to access jarfile",
     )),
-    (Trouble.CORRUPT, _any(
+    (Trouble.OTHER, _any(
         r"corrupt", r"checksum (?:mismatch|fail|error)", r"invalid (?:magic|page|block|checkpoint)",
         r"could not locate a valid checkpoint", r"bad superblock",
-    )),
-    (Trouble.MIGRATION, _any(
         r"(?:relation|table|column|schema|database) .{1,60}does not exist", r"no such table", r"migration",
         r"unknown column", r"undefined table",
     )),

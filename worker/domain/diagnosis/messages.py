@@ -77,7 +77,6 @@ OBJECT_MISSING = re.compile(
     r"\b(?:configmap|secret|serviceaccount)\b.*not found|not found.*\b(?:configmap|secret)\b", re.IGNORECASE
 )
 KEY_MISSING = re.compile(r"couldn't find key|references non-existent (?:config|secret) key", re.IGNORECASE)
-QUOTED = re.compile(r"\"([^\"]+)\"")
 
 
 def image_problem(*messages: str) -> ImageProblem:

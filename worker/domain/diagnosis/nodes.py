@@ -23,8 +23,9 @@ PRESSURES = {
 }
 NOT_READY = frozenset({Remedy.DRAIN, Remedy.RESTART_NODE_AGENT})  # tainted already: a cordon adds nothing
 STANDARD = frozenset({"Ready", "DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})
-RESTARTING = ("FrequentContainerdRestart", "FrequentDockerRestart")
-MACHINE_BROKEN = frozenset({"KernelDeadlock", "ReadonlyFilesystem", *RESTARTING})
+MACHINE_BROKEN = frozenset(
+    {"KernelDeadlock", "ReadonlyFilesystem", "FrequentContainerdRestart", "FrequentDockerRestart"}
+)
 USE = re.compile(r"was using ([0-9.]+[A-Za-z]*)(?:, request is ([0-9.]+[A-Za-z]*))?")
 OWN_LIMIT = re.compile(r"exceeds the (?:total )?limit|usage exceeds", re.IGNORECASE)
 LOW_ON = re.compile(r"low on resource: ([\w-]+)")

@@ -320,8 +320,7 @@ def _pool(said: Said) -> Iterator[Found]:
     named = services_named(said.facts, said.line, said.pod)
     servers = [w for _, service in named for w in workloads_behind(said.facts, service)]
     server = next((w for w in servers if w != said.workload), said.workload)
-    limit = connections.limit_of(said.facts, server)
-    told = f"{server} has no connections left{f' (max_connections {limit})' if limit else ''}"
+    told = f"{server} has no connections left"
     holder = connections.holder(said.facts, said.namespace, server)
     signals = ("ConnectionPoolExhausted", "DatabaseConnectionsExhausted")
     if holder is None:

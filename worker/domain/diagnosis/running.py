@@ -31,7 +31,6 @@ from worker.domain.values.objects import Manifest, ObjectRef
 
 RECENT, JUST_NOW = timedelta(hours=24), timedelta(hours=1)
 NOT_STARTED = frozenset({"ContainerCannotRun", "StartError", "RunContainerError"})
-HOOKS = frozenset({"FailedPostStartHook"})
 KILLED = frozenset({137, 143})
 
 
@@ -142,7 +141,7 @@ def _ended(failing: FailingPod, container: Container) -> Diagnosis:
     if reason in NOT_STARTED or code in {126, 127, 128}:
         what = f"ends with {reason or 'Error'}, exit code {code}, without running"
         return failing.defective_start(container, what)
-    if any(e.reason in HOOKS for e in about):
+    if any(e.reason == "FailedPostStartHook" for e in about):
         return failing.defective_start(container, "is killed because its postStart hook fails")
     probe = _killing_probe(container, about) if code in KILLED else ""
     if probe:

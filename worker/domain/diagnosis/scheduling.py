@@ -85,12 +85,14 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
 
 def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Yield what keeps the pod from the nodes. The rules for volumes report unbound claims."""
-    nodes = facts.list("Node")
-    if not nodes.complete or _unbound_claims(facts, pod, workload.namespace):
+    nodes, claims = facts.list("Node"), [facts.get(ref) for ref in claims_of(pod, workload.namespace)]
+    unbound = [claim for claim in claims if dig(claim, "status", "phase") != "Bound"]
+    if not nodes.complete or any(claim is None or not waits_for_pod(facts, claim) for claim in unbound):
         return
     used, said = _used_by_node(facts) or {}, text(condition(pod, "PodScheduled").get("message"))
-    reserved = _reserved(facts)
-    found = [_obstacles(pod, node, used, reserved) for node in nodes.items]
+    reserved, places = _reserved(facts), [places_of(facts, claim) for claim in claims]
+    near = [n for n in nodes.items if all(meets_one(terms, n) for terms in places)]  # to its volumes
+    found = [_obstacles(pod, node, used, reserved) for node in near]
     workers = [o for o in found if Obstacle.CONTROL_PLANE not in o.kinds]
     kinds = [o.kinds for o in workers]
     known = all(kinds)  # else something that is not seen here keeps the pod from a node
@@ -117,8 +119,9 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
     elif why := next((FULL[words] for words in FULL if words in said), ""):
         used_up = _finding(workload, pod, f"the nodes already {why} as allowed", {Remedy.ADD_CAPACITY})
         yield replace(used_up, strength=Strength.TIMED)
-    elif workers and not any(kinds):
-        yield from _placement_rules(workload, pod)
+    elif workers and not known:
+        modes = {mode for claim in claims for mode in dig(claim, "spec", "accessModes") or ()}
+        yield from _placement_rules(workload, pod, modes)
 
 
 def _asked(pod: Manifest, resource: str) -> str:
@@ -162,14 +165,16 @@ def preparing(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     return [root_of(facts, pod) for pod, tolerated_keys in tolerations if keys & tolerated_keys]
 
 
-def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
-    """Yield rules between pods that together leave no node, although each alone would."""
+def _placement_rules(workload: ObjectRef, pod: Manifest, modes: Collection[str]) -> Iterator[Diagnosis]:
+    """Yield rules between pods that together leave no node, although each alone would. `modes` are of its claims."""
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
     if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
         why = "its spread or affinity rules between pods leave no node"
     elif any(port.get("hostPort") for c in container_specs(spec) for port in mappings(c.get("ports"))):
         why = "the host port that it asks for is taken on every node"
+    elif "ReadWriteOncePod" in modes:
+        why = "its claim is for one pod only, and another pod has it"
     else:
         return
     yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
@@ -189,11 +194,17 @@ def _node_finding(
     return replace(found, object=node, sentence=told, also=(workload,), reads=(reference(pod), node))
 
 
-def _unbound_claims(facts: ClusterFacts, pod: Manifest, namespace: str) -> bool:
+def claims_of(pod: Manifest, namespace: str) -> list[ObjectRef]:
+    """The claims that a pod uses."""
     names = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
-    claims = [facts.get(ref_to("PersistentVolumeClaim", name, namespace)) for name in names]
-    unbound = [claim for claim in claims if dig(claim, "status", "phase") != "Bound"]
-    return any(claim is None or not waits_for_pod(facts, claim) for claim in unbound)
+    return [ref_to("PersistentVolumeClaim", name, namespace) for name in names]
+
+
+def places_of(facts: ClusterFacts, claim: Manifest | None) -> list[dict[str, Any]]:
+    """The node selector terms of the volume of a claim: it can be used on nodes that meet one; empty for any."""
+    name = text(dig(claim, "spec", "volumeName"))
+    volume = facts.get(ref_to("PersistentVolume", name)) if name else None
+    return mappings(dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms"))
 
 
 def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
@@ -252,11 +263,16 @@ def matches_node(spec: Mapping[str, Any], node: Manifest) -> bool:
     if any(labels.get(key) != value for key, value in strings(spec.get("nodeSelector")).items()):
         return False
     required = dig(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    terms = mappings(dig(required, "nodeSelectorTerms"))
-    return not terms or any(term_matches(term, labels, text(meta(node).get("name"))) for term in terms)
+    return meets_one(mappings(dig(required, "nodeSelectorTerms")), node)
 
 
-def term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
+def meets_one(terms: Collection[Mapping[str, Any]], node: Manifest) -> bool:
+    """True if a node meets one of the node selector terms, or there are none."""
+    name = text(meta(node).get("name"))
+    return not terms or any(_term_matches(term, labels_of(node), name) for term in terms)
+
+
+def _term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
     """True if a node meets one node selector term; operators that compare numbers count as met."""
     expressions = [(labels, e) for e in mappings(term.get("matchExpressions"))]
     expressions += [({"metadata.name": name}, e) for e in mappings(term.get("matchFields"))]

@@ -167,10 +167,9 @@ def _hosts(texts: Iterable[str]) -> set[str]:
     return {match[1] for value in texts for match in HOST.finditer(value[:MAX_TEXT].lower())}
 
 
-def lacks_port(facts: ClusterFacts, namespace: str, backend: dict[str, Any]) -> bool:
+def lacks_port(facts: ClusterFacts, service: ObjectRef, backend: dict[str, Any]) -> bool:
     """True if the Service of an Ingress backend is there, and has no port of the number or name."""
-    service = facts.get(ref_to("Service", text(backend.get("name")), namespace))
-    ports = mappings(dig(service, "spec", "ports"))
+    ports = mappings(dig(facts.get(service), "spec", "ports"))
     has = {text(port.get(key)) for port in ports for key in ("port", "name")} - {""}
     wanted = {text(value) for value in mapping(backend.get("port")).values()}
     return bool(ports and wanted) and not wanted & has

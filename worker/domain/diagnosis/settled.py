@@ -7,7 +7,7 @@ OOM kill, have no opposite: health afterwards does not undo their cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from worker.domain.cluster.fields import dig, meta, moment
@@ -25,13 +25,21 @@ PODS_NOT_READY = (
 NODE_NOT_READY = ("KubeNodeNotReady", "KubeNodeUnreachable", "NodeNotReady", "NodeUnreachable")
 NODE_PRESSURE = ("DiskPressure", "KubeNodePressure", "MemoryPressure", "NodePressure", "PIDPressure")
 PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
+OF_NODES = (
+    (NODE_NOT_READY, {"Ready": "True"}),
+    (NODE_PRESSURE, {"Ready": "True", **dict.fromkeys(PRESSURES, "False")}),
+)
+"""Alerts about nodes, and the conditions that are their opposite."""
 REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 def settled_since(facts: ClusterFacts, signal: ObjectRef, spoken_of: str) -> datetime | None:
     """Since when the signal's object has shown the opposite of `spoken_of`; None if it has not."""
-    stated = SPOKEN_OF.get(spoken_of.strip().lower())
-    return stated(facts, signal) if stated else None
+    spoken = spoken_of.strip().lower()
+    if spoken in map(str.lower, PODS_NOT_READY):
+        return _pods_ready(facts, signal)
+    stated = next((opposite for alerts, opposite in OF_NODES if spoken in map(str.lower, alerts)), None)
+    return _holding_since(facts, signal, stated) if stated else None
 
 
 def _pods_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
@@ -66,14 +74,6 @@ def _ready_since(pod: Manifest) -> Iterable[datetime | None]:
             yield moment(dig(container.status, "state", "running", "startedAt"))
 
 
-def _node_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
-    return _holding_since(facts, ref, {"Ready": "True"})
-
-
-def _node_at_ease(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
-    return _holding_since(facts, ref, {"Ready": "True", **dict.fromkeys(PRESSURES, "False")})
-
-
 def _holding_since(facts: ClusterFacts, ref: ObjectRef, expected: Mapping[str, str]) -> datetime | None:
     """Return since when all conditions of a node have these statuses."""
     node = facts.get(ref) if ref.kind == "Node" else None
@@ -87,10 +87,3 @@ def _latest(times: Iterable[datetime | None]) -> datetime | None:
     found = list(times)
     known = [time for time in found if time is not None]
     return max(known) if known and len(known) == len(found) else None
-
-
-SPOKEN_OF: Mapping[str, Callable[[ClusterFacts, ObjectRef], datetime | None]] = {
-    **dict.fromkeys(map(str.lower, PODS_NOT_READY), _pods_ready),
-    **dict.fromkeys(map(str.lower, NODE_NOT_READY), _node_ready),
-    **dict.fromkeys(map(str.lower, NODE_PRESSURE), _node_at_ease),
-}

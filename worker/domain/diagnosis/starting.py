@@ -15,6 +15,7 @@ from worker.domain.diagnosis.changes import rollout_failed
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
 from worker.domain.diagnosis.mounts import mounts_of
+from worker.domain.diagnosis.nodes import node_findings
 from worker.domain.diagnosis.running import FailingPod
 from worker.domain.diagnosis.structure import (
     PULLING,
@@ -40,12 +41,7 @@ OF_REGISTRY = frozenset(
 NOT_CREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 NO_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105 - the reason of an event
 PULL_EVENTS = frozenset({"Failed", NO_SECRET, "InspectFailed"})
-IMAGE_REMEDIES = {
-    ImageProblem.UNAUTHORIZED: frozenset({Remedy.REFRESH_PULL_SECRET}),
-    ImageProblem.NOT_FOUND: frozenset({Remedy.FIX_IMAGE}),
-    ImageProblem.ABSENT_OR_DENIED: frozenset({Remedy.FIX_IMAGE}),
-    ImageProblem.INVALID: frozenset({Remedy.FIX_IMAGE}),
-}
+WRONG_NAME = frozenset({ImageProblem.NOT_FOUND, ImageProblem.ABSENT_OR_DENIED, ImageProblem.INVALID})
 
 
 def starting_findings(failing: FailingPod) -> Iterator[Diagnosis]:
@@ -80,7 +76,7 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
     before = rollout or was_available(failing.facts, workload)
     if problem is ImageProblem.ABSENT_OR_DENIED and before and not is_new:
         problem = ImageProblem.UNAUTHORIZED  # the same image could be pulled before
-    remedies = set(IMAGE_REMEDIES.get(problem, frozenset()))
+    remedies = {Remedy.FIX_IMAGE} if problem in WRONG_NAME else set()
     secrets: list[ObjectRef] = []
     if problem is ImageProblem.UNAUTHORIZED or any(e.reason == NO_SECRET for e in about):
         remedies = {Remedy.REFRESH_PULL_SECRET}
@@ -186,7 +182,10 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
     told = f"{what}, which the pods of {workload} cannot start without."
     also = tuple(dict.fromkeys((*blamed[1:], workload, failing.ref)))
-    signals = ("FailedMount", "CreateContainerConfigError", *observed(facts, workload, failing.pod))
+    starts = (
+        ["CrashLoopBackOff"] if Remedy.PATCH_CONFIGURATION in remedies else []
+    )  # patches are declared for it
+    signals = ("FailedMount", "CreateContainerConfigError", *observed(facts, workload, failing.pod), *starts)
     return Diagnosis(
         Cause.MISSING_CONFIGURATION, blamed[0], told, also=also, remedies=frozenset(remedies), signals=signals,
         reads=(failing.ref, ref), revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
@@ -245,7 +244,10 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
     waiting = {text(c.waiting.get("reason")) for c in containers(failing.pod)}
     if failed and waiting <= {"ContainerCreating", "PodInitializing", ""}:
         what = f"The runtime cannot create the containers of {failing.ref} ({failed[-1].count} attempts)"
-        yield _waiting(failing, Cause.DEFECTIVE_START, what)
+        node = ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
+        told = next(node_findings(facts, node), None)  # why the node cannot
+        found = _waiting(failing, Cause.DEFECTIVE_START, what)
+        yield replace(found, strength=Strength.SYMPTOM) if told else found
 
 
 def _waiting(failing: FailingPod, cause: Cause, what: str, *also: ObjectRef) -> Diagnosis:

@@ -25,17 +25,14 @@ BUSY = re.compile(r"replay|load|cache|index|heap|alloc|buffer|import|compact|mem
 def statements(facts: ClusterFacts, finding: Diagnosis) -> tuple[str, ...]:
     """Messages about the basis of a finding, the nearest to the cause first. They are untrusted text."""
     told: dict[str, None] = {}
-    objects = {named(ref): ref for ref in (*finding.reads, *finding.subjects, *_on_the_way(finding))}
+    on_the_way = [edge.to for edge in reversed(finding.path)]
+    objects = {named(ref): ref for ref in (*finding.reads, *finding.subjects, *on_the_way)}
     for ref in objects.values():
         manifest = _manifest(facts, ref)
         if manifest is not None:
             told |= dict.fromkeys(_of_object(facts, finding, manifest))
     told |= dict.fromkeys(_events(facts, [*objects.values(), *_made(facts, list(objects.values()))]))
     return tuple(told)[:MAX_STATEMENTS]
-
-
-def _on_the_way(finding: Diagnosis) -> list[ObjectRef]:
-    return [edge.to for edge in reversed(finding.path)]
 
 
 def _made(facts: ClusterFacts, refs: Sequence[ObjectRef]) -> list[ObjectRef]:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
-from worker.domain.cluster.references import references_of
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
+from worker.domain.cluster.pods import containers
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named, stated
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
-from worker.domain.diagnosis.scheduling import STATIC, matches_node, term_matches, waits_for_pod
-from worker.domain.diagnosis.structure import holds, labels_of, ref_to
+from worker.domain.diagnosis.scheduling import (
+    STATIC,
+    claims_of,
+    matches_node,
+    meets_one,
+    places_of,
+    waits_for_pod,
+)
+from worker.domain.diagnosis.structure import holds, ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
 RESIZING = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
+MAKER = "csi-provisioner"  # the container that kubernetes-csi publishes for this
 SIGNALS = ("PodPending", "FailedScheduling")
-
-
-def claims_of(pod: Manifest, namespace: str) -> list[ObjectRef]:
-    """The claims that a pod uses."""
-    names = references_of(mapping(pod.get("spec")), name_of(pod)).claims
-    return [ref_to("PersistentVolumeClaim", name, namespace) for name in names]
 
 
 def size_of(claim: Manifest | None) -> str:
@@ -28,14 +30,8 @@ def size_of(claim: Manifest | None) -> str:
     return text(dig(claim, "status", "capacity", "storage")) or asked
 
 
-def pod_claim_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """Yield what is wrong with the claims of a pod that waits for them."""
-    for claim in claims_of(pod, workload.namespace):
-        yield from claim_findings(facts, claim, workload, pod)
-
-
 def claim_findings(
-    facts: ClusterFacts, claim: ObjectRef, workload: ObjectRef | None, pod: Manifest | None
+    facts: ClusterFacts, claim: ObjectRef, workload: ObjectRef | None = None, pod: Manifest | None = None
 ) -> Iterator[Diagnosis]:
     """Yield what is wrong with a claim."""
     also = (workload,) if workload else ()
@@ -93,37 +89,37 @@ def _pending(
             yield _finding(claim, (*also, *extra), told, set() if refused else {Remedy.RECREATE_CLAIM})
 
 
+def provisioners(facts: ClusterFacts, claim: ObjectRef) -> list[ObjectRef]:
+    """The workload that should make the volume of a claim, if the only one of the cluster that does so fails."""
+    waiting = dig(facts.get(claim), "status", "phase") == "Pending"
+    told = waiting and any(e.reason == "ExternalProvisioning" for e in facts.events(claim.namespace, claim))
+    pods = [(p, c) for p in facts.list("Pod").items for c in containers(p) if c.name == MAKER] if told else []
+    makers = {named(root): root for root in (root_of(facts, pod) for pod, _ in pods)}
+    return list(makers.values()) if len(makers) == 1 and all(c.failing for _, c in pods) else []
+
+
 def _bound(
     facts: ClusterFacts, claim: ObjectRef, also: tuple[ObjectRef, ...], pod: Manifest | None
 ) -> Iterator[Diagnosis]:
     """Yield a bound claim whose volume can only be used on nodes where the pod cannot run."""
     if pod is None or dig(pod, "spec", "nodeName"):
         return
-    volume = facts.get(ref_to("PersistentVolume", text(dig(facts.get(claim), "spec", "volumeName"))))
-    terms = mappings(dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms"))
-    nodes = facts.list("Node")
-    if not terms or not nodes.complete or volume is None:
+    manifest, nodes = facts.get(claim), facts.list("Node")
+    terms = places_of(facts, manifest)
+    if not terms or not nodes.complete:
         return
-    usable = [n for n in nodes.items if any(term_matches(t, labels_of(n), name_of(n)) for t in terms)]
+    volume = ref_to("PersistentVolume", text(dig(manifest, "spec", "volumeName")))
+    usable = [n for n in nodes.items if meets_one(terms, n)]
     fitting = [n for n in usable if matches_node(mapping(pod.get("spec")), n) and holds(n, "Ready")]
     if not fitting:
-        expressions = [e for term in terms for e in mappings(term.get("matchExpressions"))]
-        bound = {text(value) for e in expressions for value in e.get("values") or []}
-        where = "no node that takes its pod" if usable else "no node of the cluster"
-        where += f" (its node affinity asks for {', '.join(sorted(bound))})"
+        asked = [e for term in terms for e in mappings(term.get("matchExpressions"))]
+        values = ", ".join(text(value) for e in asked for value in e.get("values") or ())
+        where = f"no node that takes its pod (its node affinity asks for {values})"
         local = "kubernetes.io/hostname" in str(terms)
         remedies = {Remedy.RECREATE_CLAIM} if local and not usable else {Remedy.ADD_CAPACITY}
         told = f"the volume of {claim} can be used on {where}"
-        yield _finding(claim, (*also, reference(volume)), told, remedies)
+        yield _finding(claim, (*also, volume), told, remedies)
 
 
 def _finding(claim: ObjectRef, also: tuple[ObjectRef, ...], what: str, remedies: set[Remedy]) -> Diagnosis:
     return stated(Cause.VOLUME, claim, what, remedies, SIGNALS, also)
-
-
-def volume_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """Yield what is wrong with a claim or volume that the signal itself names."""
-    if ref.kind == "PersistentVolumeClaim":
-        yield from claim_findings(facts, ref, None, None)
-    elif text(dig(manifest, "status", "phase")) in {"Failed", "Released"}:
-        yield _finding(ref, (), f"{ref} is {text(dig(manifest, 'status', 'phase'))}", set())

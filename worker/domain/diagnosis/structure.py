@@ -208,13 +208,15 @@ class Rollout:
         return replace(finding, sentence=told, remedies=remedies, revision=self.revision)
 
     def touches(self, *words: str, container: str = "") -> bool:
-        """True if a field whose path has one of the words differs, in the container or outside all."""
+        """True if a field differs whose path has one of the words, or a key of it in its value, in the container
+        or outside all.
+        """
         for line in self.lines:
             path = line.split(":", maxsplit=1)[0]
             inside = "ontainers[" in path
             if inside and container and f"[{container}]" not in path:
                 continue
-            if not words or any(word in path for word in words):
+            if not words or any(word in path or f'"{word}"' in line for word in words):
                 return True
         return False
 
@@ -232,11 +234,9 @@ def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
             began = created(found[found.index((previous, before)) + 1][0])
             failed = unavailable_since(facts.get(workload))
             left = _config_maps(before) - _config_maps(found[-1][1])
-            if any(
-                facts.presence(ref_to("ConfigMap", n, workload.namespace)) is Presence.ABSENT for n in left
-            ):
-                return None  # the pods of that revision would not start again
-            if began is not None and failed is not None and failed < began - SLACK:
+            maps = [facts.presence(ref_to("ConfigMap", name, workload.namespace)) for name in left]
+            earlier = began is not None and failed is not None and failed < began - SLACK
+            if earlier or Presence.ABSENT in maps:  # then the pods of that revision would not start again
                 return None
             return Rollout(found[-1][0], previous, tuple(lines), began)
     return None
@@ -290,8 +290,7 @@ def template_since(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> d
 
 
 def _same_since(facts: ClusterFacts, workload: ObjectRef, revision: Manifest) -> datetime | None:
-    template = template_of(revision)
-    others = revisions_of(workload, facts.list("ReplicaSet", workload.namespace).items)
+    template, others = template_of(revision), revisions(facts, workload)
     alike = [other for other in others if not _telling(differences(template_of(other), template))]
     return min((at for r in [*alike, revision] if (at := created(r))), default=None)
 
@@ -303,9 +302,8 @@ def _telling(lines: Sequence[str]) -> list[str]:
 
 def replica_sets_of(facts: ClusterFacts, workload: ObjectRef) -> list[ObjectRef]:
     """The ReplicaSets of a Deployment: they create its pods."""
-    if workload.kind not in {"Deployment", "Rollout"}:
-        return []
-    return [reference(r) for r in revisions_of(workload, facts.list("ReplicaSet", workload.namespace).items)]
+    replicated = workload.kind in {"Deployment", "Rollout"}
+    return [reference(r) for r in revisions(facts, workload)] if replicated else []
 
 
 def has_progressed(manifest: Manifest) -> bool:
@@ -369,8 +367,6 @@ def gitops_managed(facts: ClusterFacts, *refs: ObjectRef) -> bool:
     """True if a GitOps tool would put back a change of one of the objects."""
     for ref in refs:
         head = meta(facts.get(ref)) if ref.kind != "Secret" else {}
-        if any(
-            key in {*mapping(head.get("annotations")), *mapping(head.get("labels"))} for key in GITOPS_MARKS
-        ):
+        if {*mapping(head.get("annotations")), *mapping(head.get("labels"))}.intersection(GITOPS_MARKS):
             return True
     return False

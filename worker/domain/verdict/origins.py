@@ -19,6 +19,7 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import (
     container_specs,
+    labels_of,
     pod_spec_of,
     pods_of,
     revisions,
@@ -31,6 +32,9 @@ from worker.domain.verdict.verdict import Accepted
 
 MAX_GROWTH = 2.0
 """How many times its present value a size may reach and still count as checked by code."""
+MAX_EXCESS = 16.0
+"""How many times its present value a size may reach at all: a larger one is not what the finding asks for."""
+ZONE = "topology.kubernetes.io/zone"
 RESOURCES = {Remedy.INCREASE_MEMORY: "memory", Remedy.INCREASE_CPU: "cpu"}
 FIELDS = {
     Remedy.SCALE_UP: ("REPLICA", ("spec", "replicas")),
@@ -99,10 +103,8 @@ class _Check:
         """True if code computes this value, too, or a range that contains it."""
         if not isinstance(value, str | int | float):
             return False
-        if "CONTAINER" in name:
-            return value in self.containers()
-        if "TAINT" in name:
-            return bool(value == self.finding.taint)
+        if "CONTAINER" in name or "TAINT" in name:
+            return value in self.meant(name)
         named = value in {ref.name for ref in self.finding.subjects}
         return (
             named
@@ -122,22 +124,29 @@ class _Check:
     def misses(self, name: str, value: Any) -> bool:
         """True if the value is known to repair nothing.
 
-        It names another container, taint or object of the kind in question, the present image, or a size that
-        does not grow.
+        It names another container, taint or object of the kind in question, a zone without nodes, the present
+        image, or a size that does not grow, or grows beyond measure.
         """
-        if "CONTAINER" in name:
-            return bool(self.containers()) and value not in self.containers()
-        if "TAINT" in name:
-            return bool(value != self.finding.taint)
         if self.finding.cause is Cause.IMAGE and "IMAGE" in name:
             return value in {spec.get("image") for spec in self.specs()}
-        meant = {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
-        if meant and isinstance(value, str):
+        if isinstance(value, str) and (meant := self.meant(name)):
             return value not in meant
         if not isinstance(value, str) and not any(word in name for word in ("REPLICA", "FACTOR", "SECOND")):
             return False  # a number whose unit is not known
         now, wanted = self.now(name), quantity(value)
-        return now is not None and wanted is not None and wanted <= now
+        if now is None or wanted is None:
+            return False
+        return not now < wanted <= max(max(now, 1.0) * MAX_EXCESS, self.before(name) or 0)
+
+    def meant(self, name: str) -> set[Any]:
+        """The names that a parameter of this name may have here; empty if that is not known."""
+        if "CONTAINER" in name:
+            return self.containers()
+        if "TAINT" in name:
+            return {self.finding.taint}
+        if "ZONE" in name:
+            return {labels_of(node).get(ZONE) for node in self.facts.list("Node").items} - {None}
+        return {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
 
     def now(self, name: str) -> float | None:
         """Return the present value, in the target, of the size that the parameter sets.

@@ -407,7 +407,7 @@ def refused(message):
         ("maximum memory usage per Container is 1Gi", "LimitRange"),
         ('violates PodSecurity "restricted:latest"', "Deployment"),
         ('error looking up service account shop/bot: serviceaccount "bot" not found', "ServiceAccount"),
-        ("no PriorityClass with name high was found", "Deployment"),
+        ("no PriorityClass with name high was found", "PriorityClass"),
         ('admission webhook "x" denied the request', "Deployment"),
         ("something new", "Deployment"),
     ],
@@ -455,3 +455,25 @@ async def test_owners_of_a_pod_that_is_gone_are_found_by_its_name():
 
 def test_a_refusal_of_no_known_class():
     assert refusal("x") is Refusal.UNKNOWN
+
+
+def route(reason=""):
+    """A route of the Gateway API to Service `front`, with a condition that is False if a reason is given."""
+    bad = {
+        "type": "ResolvedRefs",
+        "status": "False" if reason else "True",
+        "reason": reason or "ResolvedRefs",
+    }
+    return obj(
+        "HTTPRoute", "web", api_version="gateway.networking.k8s.io/v1", status={"parents": [{"conditions": [bad]}]},
+        spec={"rules": [{"backendRefs": [{"name": "front", "port": 80}]}]},
+    )  # fmt: skip
+
+
+async def test_a_route_is_to_blame_if_its_gateway_says_so():
+    front = obj("Service", "front", spec={"selector": {"app": "api"}, "ports": [{"port": 80}]})
+    stated = await first(route("BackendNotFound"), front, about=route())
+    assert (stated.cause, stated.object) == (Cause.SERVICE, reference(route()))
+    made = [deployment("api"), pod("api-1", status=crashing(), labels={"app": "api"})]
+    behind = await first(route(), front, *made, about=route())
+    assert behind.object.kind == "Pod"

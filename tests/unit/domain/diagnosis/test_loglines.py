@@ -55,8 +55,7 @@ LINES = {
     Trouble.EXEC_FORMAT: ["exec /app: exec format error"],
     Trouble.RBAC: ['pods is forbidden: User "system:serviceaccount:a:b" cannot list resource "pods"'],
     Trouble.MESH: ["403 RBAC: access denied"],
-    Trouble.PORT_IN_USE: ["listen tcp :8080: bind: address already in use"],
-    Trouble.PERMISSION: ["open /data/db: permission denied"],
+    Trouble.OTHER: ["listen tcp :8080: bind: address already in use", "open /data/db: permission denied"],
     Trouble.MISSING_FILE: ["ModuleNotFoundError: No module named 'numpyy'", "stat /etc/app/x.yaml: no such file or directory"],
     Trouble.CRASH: ["panic: runtime error: index out of range", "Segmentation fault (core dumped)"],
 }  # fmt: skip

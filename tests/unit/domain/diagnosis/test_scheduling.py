@@ -15,7 +15,7 @@ from tests.unit.domain.diagnosis.small_clusters import (
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy
 from worker.domain.diagnosis.corroborate import Doubt
-from worker.domain.diagnosis.scheduling import requests_of, term_matches, tolerated
+from worker.domain.diagnosis.scheduling import meets_one, requests_of, tolerated
 
 
 def pending(**spec):
@@ -189,10 +189,9 @@ def test_tolerations(toleration, holds):
 )
 def test_node_selector_terms(operator, holds):
     term = {"matchExpressions": [{"key": "zone", "operator": operator, "values": ["a"]}]}
-    assert term_matches(term, {"zone": "a"}, "n") is holds
-    assert term_matches(
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}, {}, "n"
-    )
+    node = {"metadata": {"name": "n", "labels": {"zone": "a"}}}
+    assert meets_one([term], node) is holds
+    assert meets_one([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}], node)
 
 
 def test_an_init_container_that_asks_for_more_counts_alone():

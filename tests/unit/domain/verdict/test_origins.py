@@ -225,3 +225,15 @@ async def test_the_present_image_fixes_nothing(value, futile):
     defaults = {"NEW_IMAGE": value}
     found = await origins("FixImage", Remedy.FIX_IMAGE, {}, cause=Cause.IMAGE, defaults=defaults)
     assert found == ({"NEW_IMAGE": MODEL} if futile else {})
+
+
+@pytest.mark.parametrize(
+    ("value", "origin"), [("eu-1a", DEFAULT), ("us-9z", MODEL)], ids=["zone of a node", "zone without nodes"]
+)
+async def test_a_zone_without_nodes_mends_nothing(value, origin):
+    zone = {"labels": {"topology.kubernetes.io/zone": "eu-1a"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1", **zone}}
+    found = await origins(
+        "ProvisionNode", Remedy.ADD_CAPACITY, {"ZONE": value}, defaults={"ZONE": value}, history=[node]
+    )
+    assert found == {"ZONE": origin}
