@@ -174,13 +174,11 @@ def _first_action(actions: list[Fields], root: Fields, reading: Reading) -> Answ
     if stated and stated.count(min(stated)) > 1:
         raise Contradiction("several recommendations have the first rank")
     choice = _by_id(actions[first].get("action"), actions[first], root, reading)
-    if choice.selected is None:
-        return choice
     reading.notes.append("the recommendations name actions: the first one is used")
-    confidence = choice.selected.confidence
-    if not actions[first].states(*CONFIDENCE):  # this form has one confidence, for all of it
-        confidence = clear_confidence(root.get(*CONFIDENCE))
-    return replace(choice, selected=replace(choice.selected, by_action=True, confidence=confidence))
+    chosen = choice.selected
+    if chosen and not actions[first].states(*CONFIDENCE):  # this form has one confidence, for all of it
+        chosen = replace(chosen, confidence=clear_confidence(root.get(*CONFIDENCE)))
+    return replace(choice, selected=chosen and replace(chosen, by_action=True))
 
 
 def _alternatives(root: Fields, reading: Reading) -> tuple[AnsweredAlternative, ...]:

@@ -171,6 +171,14 @@ def test_recommended_actions_without_ranks_come_in_their_order(recommendations, 
     assert chosen == (found.selected_workflow.workflow_id if found.selected_workflow else None)
 
 
+@pytest.mark.parametrize(
+    ("own", "confidence"), [({}, 0.9), ({"probability": 0.8}, 0.8), ({"confidence": None}, None)]
+)
+def test_an_action_without_a_confidence_has_that_of_the_answer(own, confidence):
+    found = read({"root_cause": "x", "confidence": 0.9, "recommendations": [{"action": "a", **own}]})
+    assert confidence == found.selected_workflow.confidence
+
+
 def test_two_recommendations_of_the_first_rank_contradict_each_other():
     ranked = [{"action": "a", "priority": 1}, {"action": "b", "priority": 1}]
     assert Unreadable.CONTRADICTORY is unreadable(json.dumps({"root_cause": "x", "recommendations": ranked}))
