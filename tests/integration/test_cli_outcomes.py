@@ -120,4 +120,4 @@ async def test_a_role_that_may_not_is_denied(tmp_path):
     async with shipped_server(tmp_path) as server:
         ended = await rca(*REPORT, env=environment_of(server, Role.GATEWAY))
     assert 1 == ended.code
-    assert "denies" in ended.err
+    assert "does not allow" in ended.err
