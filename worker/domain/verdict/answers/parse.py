@@ -338,5 +338,23 @@ def read_reply(reply: Reply) -> Answer:
             )
     if len(json.dumps(dict(first.arguments))) > MAX_TEXT_CHARS:
         raise UnreadableAnswer(Unreadable.TOO_LONG, f"The answer is longer than {MAX_TEXT_CHARS} characters.")
-    answer = read_submission(first.arguments)
-    return replace(answer, prose=reply.text.strip() or answer.prose)
+    return _beside(reply.text, read_submission(first.arguments))
+
+
+def _beside(text: str, answer: Answer) -> Answer:
+    """A submitted answer with the text beside it as prose. An answer in the text must choose the same."""
+    try:
+        said = parse_answer(text, Finish.STOP)
+    except UnreadableAnswer as unreadable:
+        if unreadable.reason is Unreadable.CONTRADICTORY:
+            raise
+        return replace(answer, prose=text.strip() or answer.prose)
+    one, other = (
+        (w.workflow_id, w.parameters) if w else None
+        for w in (answer.selected_workflow, said.selected_workflow)
+    )
+    if said.workflow_stated and one != other:
+        raise contradictory(
+            Contradiction("the text of the reply chooses otherwise than the submitted answer")
+        )
+    return replace(answer, prose=text.strip(), asks_for_human=answer.asks_for_human or said.asks_for_human)

@@ -77,6 +77,14 @@ def test_the_text_beside_a_submission_is_the_prose():
     assert read_reply(submitted(FORM, text="Found it.")).prose == "Found it."
 
 
+def test_an_answer_beside_a_submission_may_say_the_same():
+    text = f"I submit this: {json.dumps(CANONICAL)}"
+    assert replace(content(read(CANONICAL)), prose=text) == read_reply(submitted(CANONICAL, text=text))
+    for asks in (True, False):
+        beside = json.dumps({"needs_human_review": asks})
+        assert asks is read_reply(submitted(CANONICAL, text=beside)).asks_for_human
+
+
 def test_the_same_submission_twice_is_one():
     assert content(read_reply(submitted(CANONICAL, CANONICAL))) == content(read(CANONICAL))
 
@@ -87,6 +95,20 @@ def test_the_same_submission_twice_is_one():
         (submitted(CANONICAL, answer_with(selected_workflow=None)), Unreadable.CONTRADICTORY),
         (submitted({"a": CANONICAL, "b": OTHER_CHOICE}), Unreadable.CONTRADICTORY),
         (submitted({"rationale": "a", "Rationale": "b", **CANONICAL}), Unreadable.CONTRADICTORY),
+        (submitted(CANONICAL, text=json.dumps(OTHER_CHOICE)), Unreadable.CONTRADICTORY),
+        (
+            submitted(CANONICAL, text=json.dumps(answer_with(selected_workflow=None))),
+            Unreadable.CONTRADICTORY,
+        ),
+        (submitted(CANONICAL, text='{"selected_workflow": null}'), Unreadable.CONTRADICTORY),
+        (
+            submitted(answer_with(selected_workflow=None), text=json.dumps(CANONICAL)),
+            Unreadable.CONTRADICTORY,
+        ),
+        (
+            submitted(CANONICAL, text=f"{json.dumps(CANONICAL)} or {json.dumps(OTHER_CHOICE)}"),
+            Unreadable.CONTRADICTORY,
+        ),
         (submitted({}, problem="not JSON"), Unreadable.BROKEN_JSON),
         (submitted({}, problem="not JSON", finish=Finish.LENGTH), Unreadable.TRUNCATED),
         (submitted({"x": "y" * 1024 * 1024}), Unreadable.TOO_LONG),
