@@ -26,6 +26,7 @@ from tests.fakes.scripted import (
     shop,
 )
 from worker.domain.values.errors import ClusterReason
+from worker.domain.verdict.approval.factors import FactorCode
 
 REVIEW = Status.NEEDS_HUMAN_REVIEW
 
@@ -34,12 +35,25 @@ def limited(**constraints):
     return incident(safety_context={"safety_constraints": constraints})
 
 
-async def test_the_model_cannot_lift_the_limit_of_downtime():
-    unknown = MemoryCatalog([workflow(estimated_downtime_seconds=None)])
-    world = World.saying(final(chosen(estimated_downtime_seconds=0)), catalog=unknown)
+@pytest.mark.parametrize(
+    ("declared", "answered", "status", "is_unknown"),
+    [
+        (None, None, Status.COMPLETED, True),
+        (None, "at once", Status.COMPLETED, True),
+        (None, 0, Status.COMPLETED, False),
+        (None, 900, REVIEW, False),
+        (900, 0, REVIEW, False),
+        (20, 900, Status.COMPLETED, False),
+    ],
+)
+async def test_the_models_downtime_counts_only_where_the_catalog_states_none(
+    declared, answered, status, is_unknown
+):
+    catalog = MemoryCatalog([workflow(estimated_downtime_seconds=declared)])
+    world = World.saying(final(chosen(estimated_downtime_seconds=answered)), catalog=catalog)
     result = await world.analyse(limited(max_downtime_seconds=60))
-    assert result.approval.required
-    assert any("downtime" in reason for reason in result.approval.reasons)
+    assert status is result.status
+    assert is_unknown is (FactorCode.DOWNTIME_UNKNOWN in [factor.code for factor in result.approval.factors])
 
 
 @pytest.mark.parametrize(
