@@ -148,6 +148,11 @@ class Reading:
         self.notes.append(f"{what} was cut at {limit} characters")
         return content[:limit] + "…"
 
+    def prose(self, entries: Iterable[tuple[str, Any]], what: str) -> str:
+        """The different texts of a field, joined: two wordings do not contradict each other."""
+        texts = (self.text(value, what) for _, value in entries)
+        return self.text(" ".join(dict.fromkeys(text for text in texts if text)), what)
+
     def name(self, value: Any, what: str) -> str:
         """A name or id. One that is too long keeps a mark, so that it can't match by its head."""
         return self.text(value, what, MAX_ID_CHARS)

@@ -23,7 +23,6 @@ from worker.domain.verdict.answers.fields import (
     Contradiction,
     Fields,
     Reading,
-    agreed,
     agreed_in,
     is_nothing,
     plain,
@@ -115,7 +114,7 @@ def to_answer(value: Mapping[str, Any], *, submitted: bool = False) -> Answer:
         workflow_stated=choice.stated,
         alternatives=choice.others,
         outcome=snake(reading.name(root.get("investigationoutcome", "outcome"), "investigation_outcome")),
-        rationale=reading.text(root.get("rationale", "reasoning"), "rationale") or choice.rationale,
+        rationale=reading.prose(root.entries("rationale", "reasoning"), "rationale") or choice.rationale,
         confidence=confidence,
         asks_for_human=asks_for_human(value),
         warnings=reading.texts(root.get("warnings"), "warnings"),
@@ -155,11 +154,9 @@ def _summary(causes: list[Fields], root: Fields, reading: Reading) -> str:
     """What the cause says of itself; else the assessment and the summary of the analysis (ADR-041)."""
     told = [entry for entry in root.entries(*_CAUSE_TEXT) if not isinstance(entry[1], Mapping)]
     told += [entry for cause in causes for entry in cause.entries("summary", "rootcause")]
-    summary = agreed(told)
-    if summary is None or not causes:
-        parts = [part.strip() for part in (summary, root.get(*_ANALYSIS_TEXT)) if isinstance(part, str)]
-        summary = " ".join(dict.fromkeys(part for part in parts if part))
-    return reading.text(summary, "root_cause_analysis.summary")
+    if not causes or all(is_nothing(value) for _, value in told):
+        told += root.entries(*_ANALYSIS_TEXT)
+    return reading.prose(told, "root_cause_analysis.summary")
 
 
 def _signal_type(sources: list[Fields], recovery: Fields) -> Any:

@@ -115,7 +115,7 @@ def _selected(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
 
 
 def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -> AnsweredChoice:
-    rationale = reading.text(workflow.get(*_RATIONALE), f"{_PATH}.rationale")
+    rationale = reading.prose(workflow.entries(*_RATIONALE), f"{_PATH}.rationale")
     if is_nothing(workflow_id):
         return AnsweredChoice(stated=True, rationale=rationale)
     selected = AnsweredWorkflow(
@@ -201,7 +201,7 @@ def _as_alternatives(items: list[Fields], reading: Reading) -> tuple[AnsweredAlt
             AnsweredAlternative(
                 workflow_id=reading.name(workflow_id, what),
                 confidence=clear_confidence(fields.get(*CONFIDENCE)),
-                rationale=reading.text(fields.get(*_RATIONALE), what),
+                rationale=reading.prose(fields.entries(*_RATIONALE), what),
             )
         )
     return tuple(found)

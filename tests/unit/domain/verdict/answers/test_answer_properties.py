@@ -178,20 +178,13 @@ FIELDS = {
     "the risk": ([("workflow", name) for name in ("estimated_risk", "risk_level", "risk")], WORDS),
     "the version": ([("workflow", "version"), ("workflow", "workflow_version")], WORDS),
     "the image": ([("workflow", name) for name in ("container_image", "image", "executionBundle", "bundle")], WORDS),
-    "the workflow's rationale": ([("workflow", name) for name in ("rationale", "reasoning", "reason")], WORDS),
     "the choice": (
         [("root", n) for n in ("selected_workflow", "recommendedWorkflow", "chosen_workflow", "workflow")],
         st.builds(lambda name: CHOICE | {"workflow_id": name}, NAME),
     ),
     "the outcome": ([("root", "investigation_outcome"), ("root", "outcome")], WORDS),
-    "the rationale": ([("root", "rationale"), ("root", "reasoning")], WORDS),
     "the severity": ([("cause", "severity"), ("root", "severity"), ("root", "rca_severity")], WORDS),
     "the signal type": ([("cause", "signal_type"), ("root", "signalType"), ("root", "rca_signal_type")], WORDS),
-    "the summary": (
-        [("cause", "summary"), ("cause", "rootCause")]
-        + [("root", n) for n in ("rca_summary", "root_cause_summary", "root_cause_assessment", "root_cause")],
-        WORDS,
-    ),
     "the factors": ([("cause", "contributing_factors"), ("root", "contributing_factors")], st.lists(WORDS, max_size=3)),
     "the chain": (
         [(at, n) for at in ("cause", "root") for n in ("causal_chain", "causalClaims", "chain_of_causes")],
@@ -241,3 +234,28 @@ def test_two_values_under_two_names_of_one_field_are_none(field, data):
     text = json.dumps({"result": said} if data.draw(st.booleans()) else said)
     assert (field == "the object" and read(text).problems) or unreadable(text) is Unreadable.CONTRADICTORY
     assert read(at_place(said, other, first)).problems == read(at_place(answer, one, first)).problems
+
+
+PROSE = {
+    "summary": (
+        [("cause", "summary"), ("cause", "rootCause")]
+        + [("root", n) for n in ("rca_summary", "root_cause_summary", "root_cause_assessment", "root_cause")],
+        lambda answer: answer.summary,
+    ),
+    "rationale": ([("root", "rationale"), ("root", "reasoning")], lambda answer: answer.rationale),
+    "the workflow's rationale": (
+        [("workflow", name) for name in ("rationale", "reasoning", "reason")],
+        lambda answer: answer.selected_workflow.rationale,
+    ),
+}
+
+
+@pytest.mark.parametrize("field", PROSE)
+@given(st.data())
+def test_two_wordings_under_two_names_of_one_field_are_both_kept(field, data):
+    places, written = PROSE[field]
+    one, other = data.draw(st.lists(st.sampled_from(places), min_size=2, max_size=2, unique=True))
+    said = at_place(at_place(without(CANONICAL, places), one, "killed at its limit"), other, "out of memory")
+    text = written(read(json.dumps(said)))
+    assert "killed at its limit" in text
+    assert "out of memory" in text

@@ -94,7 +94,7 @@ def test_the_same_submission_twice_is_one():
     [
         (submitted(CANONICAL, answer_with(selected_workflow=None)), Unreadable.CONTRADICTORY),
         (submitted({"a": CANONICAL, "b": OTHER_CHOICE}), Unreadable.CONTRADICTORY),
-        (submitted({"rationale": "a", "Rationale": "b", **CANONICAL}), Unreadable.CONTRADICTORY),
+        (submitted({"outcome": "a", "Outcome": "b", **CANONICAL}), Unreadable.CONTRADICTORY),
         (submitted(CANONICAL, text=json.dumps(OTHER_CHOICE)), Unreadable.CONTRADICTORY),
         (
             submitted(CANONICAL, text=json.dumps(answer_with(selected_workflow=None))),
