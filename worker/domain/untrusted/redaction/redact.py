@@ -50,7 +50,9 @@ KIND = re.compile(r"(?P<lead>[ \t]*(?:- )?)kind:[ \t]*[\"']?Secret[\"']?[ \t]*")
 DATA = re.compile(r"[\"']?(?:data|stringData)[\"']?:[ \t]*")
 ENTRY = re.compile(r"(?P<key>[ \t]*[^\s:#][^:\n]{0,253}:)[ \t]*\S.*")
 
-INVISIBLE = re.compile(r"(?<=[!-~])[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+(?=[ -~])")
+UNSEEN = r"[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+"
+INVISIBLE = re.compile(rf"(?<=[!-~]){UNSEEN}(?=[ -~])")
+JOINED = re.compile(rf"[!-~]+(?:{UNSEEN}[!-~]+)+")
 
 GAP = r"(?:\s|\\{1,15}n){1,64}"
 FLAT_KIND = re.compile(r"kind: {1,4}Secret(?=\s|\\|\"|\Z)")
@@ -130,9 +132,21 @@ def _until_stable(text: str) -> str:
 
     Invisible characters between others are dropped if the text has secrets without them.
     """
-    if not text.isascii() and (bare := INVISIBLE.sub("", text)) != text and (shown := _passes(bare)) != bare:
+    shown = _passes(text)
+    if text.isascii() or (bare := INVISIBLE.sub("", text)) == text or (joined := _passes(bare)) == bare:
         return shown
-    return _passes(text)
+    if shown == text:
+        return joined
+    return _passes(INVISIBLE.sub("", JOINED.sub(_mask_parts, text)))
+
+
+def _mask_parts(word: re.Match[str]) -> str:
+    """The masked parts of a word that are secrets by themselves, without the other parts; else the word.
+
+    Joined to the other parts, such a part might not look like a secret any more.
+    """
+    masked = [shown for part in INVISIBLE.split(word.group()) if (shown := _passes(part)) != part]
+    return "".join(masked) or word.group()
 
 
 def _passes(text: str) -> str:

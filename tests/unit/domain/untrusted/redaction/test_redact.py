@@ -52,6 +52,8 @@ CANARIES = [
     ("PASSWORD\u200b=hunter2", "hunter2"),
     ("PASS\u200bWORD\u2060: hunter2", "hunter2"),
     (f"api\u00ad_key\ufeff {HEX}", HEX),
+    ("id\u200bAKIAIOSFODNN7EXAMPLE, PASS\u200bWORD=hunter2", "AKIAIOSFODNN7EXAMPLE"),
+    ("PASS\u200bWORD=hunter2 and password=hunt\u200ber2", "er2"),
     ('password="hunter2 and the line was cut', "cut"),
     ("password: correct horse battery staple\nuser: bob", "staple"),
     ("  password: |\n    first-line\n    second-line\n  user: bob", "second-line"),
