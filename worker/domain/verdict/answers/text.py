@@ -69,7 +69,7 @@ _PLAIN_TEXT_SECTIONS = frozenset(
 )
 _NULL_WORDS = frozenset({"null", "none", "n/a", "nil"})
 _CORRECTION = re.compile(
-    r"(?:^|[.!?]\s)[\s#*_]*(?:(?:my|the)\s)?corrected\sanswer[\s*_]*:?[\s*_]*$", re.IGNORECASE
+    r"(?:^|[.!?]\s)[\s#*_]*(?:(?:my|the)\s)?corrected\sanswer[\s*_]*+(?::[\s*_]*+)?$", re.IGNORECASE
 )
 _AFTER_JSON = re.compile(r"[ \t]*\)?;?(?:\s*(?:`{3,}|~{3,})[ \t]*(?=\n|$)|\s*</\w{1,40}>)?")
 
