@@ -41,6 +41,10 @@ from worker.domain.diagnosis.structure import (
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
+WORKS = (
+    "Accepted",
+    "ResolvedRefs",
+)  # True for a route that works; of others, such as PartiallyInvalid, False is good
 FROM_ANNOTATION = "use-annotation"  # the port of a backend that is no Service (AWS Load Balancer Controller)
 MAX_PODS = 3
 RESOURCE_METRICS = (
@@ -288,13 +292,14 @@ def _server_of(api: Manifest) -> ObjectRef:
 
 
 def _route(_: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
-    """A route of the Gateway API, by the conditions that each of its gateways states."""
+    """A route of the Gateway API, by the conditions that each of its gateways must state."""
     stated_by = [mappings(p.get("conditions")) for p in mappings(dig(manifest, "status", "parents"))]
-    bad = [c for listed in stated_by for c in listed if c.get("status") == "False"]
+    bad = [c for listed in stated_by for c in listed if c.get("type") in WORKS and c.get("status") == "False"]
     told = [f"{ref} is not {text(c.get('type'))}: {text(c.get('reason'))}" for c in bad]
     rules = mappings(dig(manifest, "spec", "rules"))
-    names = [text(backend.get("name")) for rule in rules for backend in mappings(rule.get("backendRefs"))]
-    edges = [Edge(Relation.SERVICE, ref_to("Service", name, ref.namespace)) for name in names]
+    backends = [backend for rule in rules for backend in mappings(rule.get("backendRefs"))]
+    homes = [(text(b.get("name")), text(b.get("namespace")) or ref.namespace) for b in backends]
+    edges = [Edge(Relation.SERVICE, ref_to("Service", *home)) for home in homes]
     return Examined(tuple(stated(Cause.SERVICE, ref, t) for t in told[:1]), () if told else tuple(edges))
 
 

@@ -457,16 +457,16 @@ def test_a_refusal_of_no_known_class():
     assert refusal("x") is Refusal.UNKNOWN
 
 
-def route(reason=""):
+def route(reason="", **backend):
     """A route of the Gateway API to Service `front`, with a condition that is False if a reason is given."""
-    bad = {
-        "type": "ResolvedRefs",
-        "status": "False" if reason else "True",
-        "reason": reason or "ResolvedRefs",
-    }
+    status, reason = ("False", reason) if reason else ("True", "ResolvedRefs")
+    conditions = [
+        {"type": "ResolvedRefs", "status": status, "reason": reason},
+        {"type": "PartiallyInvalid", "status": "False", "reason": "AllValid"},
+    ]
     return obj(
-        "HTTPRoute", "web", api_version="gateway.networking.k8s.io/v1", status={"parents": [{"conditions": [bad]}]},
-        spec={"rules": [{"backendRefs": [{"name": "front", "port": 80}]}]},
+        "HTTPRoute", "web", api_version="gateway.networking.k8s.io/v1", status={"parents": [{"conditions": conditions}]},
+        spec={"rules": [{"backendRefs": [{"name": "front", "port": 80, **backend}]}]},
     )  # fmt: skip
 
 
@@ -477,3 +477,4 @@ async def test_a_route_is_to_blame_if_its_gateway_says_so():
     made = [deployment("api"), pod("api-1", status=crashing(), labels={"app": "api"})]
     behind = await first(route(), front, *made, about=route())
     assert behind.object.kind == "Pod"
+    assert await findings(route(namespace="web"), front, *made, about=route()) == ()
