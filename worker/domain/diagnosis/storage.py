@@ -93,7 +93,10 @@ def provisioners(facts: ClusterFacts, claim: ObjectRef) -> list[ObjectRef]:
     """The workload that should make the volume of a claim, if the only one of the cluster that does so fails."""
     waiting = dig(facts.get(claim), "status", "phase") == "Pending"
     told = waiting and any(e.reason == "ExternalProvisioning" for e in facts.events(claim.namespace, claim))
-    pods = [(p, c) for p in facts.list("Pod").items for c in containers(p) if c.name == MAKER] if told else []
+    listed = facts.list("Pod") if told else None
+    if listed is None or not listed.complete:
+        return []
+    pods = [(p, c) for p in listed.items for c in containers(p) if c.name == MAKER]
     makers = {named(root): root for root in (root_of(facts, pod) for pod, _ in pods)}
     return list(makers.values()) if len(makers) == 1 and all(c.failing for _, c in pods) else []
 

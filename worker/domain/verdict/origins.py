@@ -145,7 +145,8 @@ class _Check:
         if "TAINT" in name:
             return {self.finding.taint}
         if "ZONE" in name:
-            return {labels_of(node).get(ZONE) for node in self.facts.list("Node").items} - {None}
+            nodes = self.facts.list("Node")
+            return {labels_of(n).get(ZONE) for n in nodes.items if nodes.complete} - {None}
         return {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
 
     def now(self, name: str) -> float | None:

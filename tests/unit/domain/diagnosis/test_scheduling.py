@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes.manifests import crashing, event, obj, pod, running
+from tests.fakes.memory_cluster import MemoryCluster
 from tests.unit.domain.diagnosis.small_clusters import (
     blames,
     claim,
@@ -15,7 +16,11 @@ from tests.unit.domain.diagnosis.small_clusters import (
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy
 from worker.domain.diagnosis.corroborate import Doubt
+from worker.domain.diagnosis.driver import Investigator
+from worker.domain.diagnosis.facts import ClusterFacts, Question
 from worker.domain.diagnosis.scheduling import meets_one, requests_of, tolerated
+from worker.domain.diagnosis.storage import provisioners
+from worker.domain.values.objects import Listing
 
 
 def pending(**spec):
@@ -251,6 +256,18 @@ async def test_a_claim_that_cannot_be_provisioned():
     assert (await first(*manual, about=manual[0])).object.name == "data"
     waits = storage_class(volumeBindingMode="WaitForFirstConsumer")
     assert await findings(pvc(), waits, about=reference(pvc())) == ()
+
+
+@pytest.mark.parametrize("complete", [True, False])
+async def test_a_failing_provisioner_is_blamed_only_if_there_is_no_other(complete):
+    waits, maker = event(pvc(), "ExternalProvisioning", "waiting"), pod("csi-0", status=crashing())
+    maker["spec"]["containers"][0]["name"] = "csi-provisioner"
+    maker["status"]["containerStatuses"][0]["name"] = "csi-provisioner"
+    facts = ClusterFacts(answers={Question("Pod", api_version="v1"): Listing((maker,), complete=complete)})
+    found = await Investigator(MemoryCluster([pvc(), waits])).conclude(
+        facts, lambda known: provisioners(known, reference(pvc()))
+    )
+    assert found == ([reference(maker)] if complete else [])
 
 
 @pytest.mark.parametrize(("phase", "remedies"), [("Lost", {Remedy.RECREATE_CLAIM})])

@@ -10,8 +10,8 @@ from schemas.analysis import ParameterOrigin
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.driver import Investigator
-from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.values.objects import ObjectRef
+from worker.domain.diagnosis.facts import ClusterFacts, Question
+from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.workflows import Parameter, Workflow
 from worker.domain.verdict.answers.answer import Answer
 from worker.domain.verdict.origins import parameter_origins
@@ -57,6 +57,7 @@ async def origins(
     defaults: Any = None,
     finding=True,
     history=(),
+    known: Any = None,
     **fields,
 ):
     names = dict.fromkeys([*parameters, *(defaults or {})])
@@ -76,7 +77,8 @@ async def origins(
     found = Diagnosis(object=target, sentence="It fails.", remedies=frozenset({remedy}), **about)
     cluster = MemoryCluster([*objects(*made, replicas=replicas), *history])
     return await Investigator(cluster).conclude(
-        ClusterFacts(), lambda known: parameter_origins(accepted, found if finding else None, known)
+        ClusterFacts(answers=known or {}),
+        lambda facts: parameter_origins(accepted, found if finding else None, facts),
     )
 
 
@@ -227,13 +229,25 @@ async def test_the_present_image_fixes_nothing(value, futile):
     assert found == ({"NEW_IMAGE": MODEL} if futile else {})
 
 
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "w1", "labels": {"topology.kubernetes.io/zone": "eu-1a"}},
+}
+
+
 @pytest.mark.parametrize(
     ("value", "origin"), [("eu-1a", DEFAULT), ("us-9z", MODEL)], ids=["zone of a node", "zone without nodes"]
 )
 async def test_a_zone_without_nodes_mends_nothing(value, origin):
-    zone = {"labels": {"topology.kubernetes.io/zone": "eu-1a"}}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1", **zone}}
     found = await origins(
-        "ProvisionNode", Remedy.ADD_CAPACITY, {"ZONE": value}, defaults={"ZONE": value}, history=[node]
+        "ProvisionNode", Remedy.ADD_CAPACITY, {"ZONE": value}, defaults={"ZONE": value}, history=[NODE]
     )
     assert found == {"ZONE": origin}
+
+
+async def test_a_zone_may_have_nodes_that_were_cut_from_the_list():
+    known = {Question("Node", api_version="v1"): Listing((NODE,), complete=False)}
+    given = {"ZONE": "us-9z"}
+    found = await origins("ProvisionNode", Remedy.ADD_CAPACITY, given, defaults=given, known=known)
+    assert found == {"ZONE": DEFAULT}
