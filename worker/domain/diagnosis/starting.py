@@ -182,9 +182,8 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
     told = f"{what}, which the pods of {workload} cannot start without."
     also = tuple(dict.fromkeys((*blamed[1:], workload, failing.ref)))
-    starts = (
-        ["CrashLoopBackOff"] if Remedy.PATCH_CONFIGURATION in remedies else []
-    )  # patches are declared for it
+    # Workflows that patch a configuration are declared for it.
+    starts = ["CrashLoopBackOff"] if Remedy.PATCH_CONFIGURATION in remedies else []
     signals = ("FailedMount", "CreateContainerConfigError", *observed(facts, workload, failing.pod), *starts)
     return Diagnosis(
         Cause.MISSING_CONFIGURATION, blamed[0], told, also=also, remedies=frozenset(remedies), signals=signals,

@@ -6,10 +6,10 @@ claimed, done and recorded before the next one, so that a successor replays ever
 twice.
 
 Calls to unknown tools and malformed arguments come back as tool errors, and tool calls in place of the final
-answer count as a failed attempt. A model that calls only unknown tools three times in a row has failed. An unreadable answer does not count as
-an attempt if the model only needs to be told how to answer; this happens once for each way of being
-unreadable. A conversation that becomes too long for the model loses its oldest tool results, before the call
-if the window of the model is known.
+answer count as a failed attempt. A model that calls only unknown tools three times in a row has failed. An
+unreadable answer does not count as an attempt if the model only needs to be told how to answer; this happens
+once for each way of being unreadable. A conversation that becomes too long for the model loses its oldest
+tool results, before the call if the window of the model is known.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ class Alignment:
     """The findings of both checks.
 
     `verdict` is the last one, without doubts that the cluster has settled; it is marked as misaligned if
-    planted text may have misled the model. `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the
-    id of the evidence. `checked` is everything that was checked for them. `problem` says why the second model
-    made no choice; empty when it did or was not asked.
+    planted text may have misled the model. `spent` includes the call of the second model. `planted` has the
+    texts that read like instructions, by the id of the evidence. `checked` is everything that was checked for
+    them. `problem` says why the second model made no choice; empty when it did or was not asked.
     """
 
     verdict: Verdict | None

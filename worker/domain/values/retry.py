@@ -65,10 +65,9 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     said = headers.get("Retry-After", "").strip()
     if said.isdecimal() and len(said) < 8:
         return float(said)
-    until = _date(said)
-    return (
-        None if until is None else max(0.0, (until - (_date(headers.get("Date", "")) or now)).total_seconds())
-    )
+    if (until := _date(said)) is None:
+        return None
+    return max(0.0, (until - (_date(headers.get("Date", "")) or now)).total_seconds())
 
 
 def _date(said: str) -> datetime | None:

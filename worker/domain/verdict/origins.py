@@ -33,7 +33,7 @@ from worker.domain.verdict.verdict import Accepted
 MAX_GROWTH = 2.0
 """How many times its present value a size may reach and still count as checked by code."""
 MAX_EXCESS = 16.0
-"""How many times its present value a size may reach at all: a larger one is not what the finding asks for."""
+"""How many times its present value, or 1 if that is less, a size may reach at all: more is not what a finding asks for."""
 ZONE = "topology.kubernetes.io/zone"
 RESOURCES = {Remedy.INCREASE_MEMORY: "memory", Remedy.INCREASE_CPU: "cpu"}
 FIELDS = {
@@ -169,11 +169,9 @@ class _Check:
         resource = next((r for r in RESOURCES.values() if r.upper() in name and "FACTOR" not in name), "")
         kept = revisions(self.facts, self.target) if self.finding.revision and resource else ()
         found = next((r for r in kept if revision_number(r) == self.finding.revision), None)
-        return (
-            quantity(self.limit(resource, container_specs(mapping(template_of(found).get("spec")))))
-            if found
-            else None
-        )
+        if found is None:
+            return None
+        return quantity(self.limit(resource, container_specs(mapping(template_of(found).get("spec")))))
 
     def limit(self, resource: str, specs: list[dict[str, Any]]) -> Any:
         """The limit of the container that the answer names, or of the only one."""

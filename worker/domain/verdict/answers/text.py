@@ -1,9 +1,9 @@
 """Finding JSON in the text of a model: between prose, fences, tags and thoughts.
 
-Only thoughts at the start, between tags, are taken for thoughts: anywhere else the tags may be quoted. An object is found by its braces; fences
-and tags around it are neither needed nor trusted. A broken object is skipped as a whole, so that no part of
-it is taken for an answer. An answer may be split into sections, with the name of a field as a heading or tag
-and the value below it:
+Only thoughts at the start, between tags, are taken for thoughts: anywhere else the tags may be quoted. An
+object is found by its braces; fences and tags around it are neither needed nor trusted. A broken object is
+skipped as a whole, so that no part of it is taken for an answer. An answer may be split into sections, with
+the name of a field as a heading or tag and the value below it:
 
     # root_cause_analysis
     {"summary": ...}
