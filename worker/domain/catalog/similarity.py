@@ -19,11 +19,11 @@ import math
 import re
 import sqlite3
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from schemas.taxonomy import normalize_severity
+from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.errors import EmbedderUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchQuery
@@ -178,7 +178,7 @@ class QueryVectors:
     ) -> None:
         self._embedder, self._monotonic = embedder, monotonic
         self._call_seconds, self._rest_seconds = call_seconds, rest_seconds
-        self._kept: OrderedDict[str, Vector] = OrderedDict()
+        self._kept = BoundedDict[str, Vector](KEPT_QUERIES)
         self._rests_until = -math.inf
         self.problem = ""
         """Why queries have no vectors at the moment; empty if they have."""
@@ -207,8 +207,6 @@ class QueryVectors:
 
     def _keep(self, text: str, vector: Vector) -> Vector:
         self.problem, self._kept[text] = "", vector
-        if len(self._kept) > KEPT_QUERIES:
-            self._kept.popitem(last=False)
         return vector
 
 
