@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.verdict.answers.answer import Problem, ProblemKind
-from worker.domain.verdict.answers.json_text import JsonFault, read_value, same_value
+from worker.domain.verdict.answers.json_text import JsonFault, read_value
 
 MAX_TEXT_CHARS = 4_000
 MAX_ID_CHARS = 512
@@ -75,6 +75,11 @@ def is_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, dict | list) and not value)
 
 
+def _as_text(value: Any) -> Any:
+    """A value with its numbers as text, since models write `6` and `"6"` alike."""
+    return json.loads(json.dumps(value), parse_int=str, parse_float=lambda number: number.removesuffix(".0"))
+
+
 def single(value: Any, what: str) -> Any:
     """The item of a list of one, None for an empty list, any other value as it is."""
     if not isinstance(value, list):
@@ -101,8 +106,11 @@ class Fields:
         return [entry for name in names for entry in self._values.get(name, [])]
 
     def get(self, *names: str) -> Any:
-        """The one value of keys that mean the same, None without any. Raises Contradiction when they differ."""
-        return agreed(self.entries(*names))
+        """The one value of keys that mean the same, None without any. Raises Contradiction when they differ.
+
+        A null beside a value is a place that was left empty.
+        """
+        return agreed_in([self], *names)
 
 
 def agreed(entries: list[tuple[str, Any]]) -> Any:
@@ -112,15 +120,19 @@ def agreed(entries: list[tuple[str, Any]]) -> Any:
     """
     for key, value in entries[1:]:
         first, known = entries[0]
-        if not same_value(value, known):
+        if _as_text(value) != _as_text(known):
             places = f"{_shown(known)} in `{one_line(first, 60)}`, {_shown(value)} in `{one_line(key, 60)}`"
             raise Contradiction(f"{places}; give it once")
     return entries[0][1] if entries else None
 
 
 def agreed_in(sources: Iterable[Fields], *names: str) -> Any:
-    """The one value of a field that may stand in several objects. Raises Contradiction when they differ."""
-    return agreed([entry for source in sources for entry in source.entries(*names)])
+    """The one value of a field that may stand in several objects, without nulls.
+
+    Raises Contradiction when they differ.
+    """
+    entries = (entry for source in sources for entry in source.entries(*names))
+    return agreed([(key, value) for key, value in entries if value is not None])
 
 
 def _shown(value: Any) -> str:

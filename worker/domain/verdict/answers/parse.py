@@ -21,14 +21,8 @@ from worker.domain.verdict.answers.answer import Answer, Unreadable, UnreadableA
 from worker.domain.verdict.answers.fields import Contradiction, Fields, agreed, clean, plain, unwrapped
 from worker.domain.verdict.answers.form import SUBMIT_RESULT
 from worker.domain.verdict.answers.json_text import JsonFaultKind, same_value
-from worker.domain.verdict.answers.shapes import AnswerShape, shape_of, to_answer
-from worker.domain.verdict.answers.text import (
-    Scan,
-    outside,
-    scan,
-    split_thoughts,
-    stated_in_lines,
-)
+from worker.domain.verdict.answers.shapes import AnswerShape, asks_for_human, shape_of, to_answer
+from worker.domain.verdict.answers.text import Scan, outside, scan, split_thoughts, stated_in_lines
 from worker.domain.verdict.answers.workflow import SELECTED
 
 MAX_TEXT_CHARS = 1024 * 1024
@@ -342,19 +336,25 @@ def read_reply(reply: Reply) -> Answer:
 
 
 def _beside(text: str, answer: Answer) -> Answer:
-    """A submitted answer with the text beside it as prose. An answer in the text must choose the same."""
+    """A submitted answer with the text beside it as prose.
+
+    An answer in the text must choose the same, as must a line that says that no workflow is chosen. If the answer
+    in the text cannot be read, a human compares.
+    """
     try:
         said = parse_answer(text, Finish.STOP)
     except UnreadableAnswer as unreadable:
         if unreadable.reason is Unreadable.CONTRADICTORY:
             raise
-        return replace(answer, prose=text.strip() or answer.prose)
+        lines = dict(stated_in_lines(text, scan(text)))
+        asks = unreadable.reason in {Unreadable.BROKEN_JSON, Unreadable.TRUNCATED} or asks_for_human(lines)
+        said = Answer(workflow_stated=lines.get("selectedworkflow", "") is None, asks_for_human=asks)
     one, other = (
-        (w.workflow_id, w.parameters) if w else None
-        for w in (answer.selected_workflow, said.selected_workflow)
+        w and (w.workflow_id, w.parameters) for w in (answer.selected_workflow, said.selected_workflow)
     )
     if said.workflow_stated and one != other:
         raise contradictory(
             Contradiction("the text of the reply chooses otherwise than the submitted answer")
         )
-    return replace(answer, prose=text.strip(), asks_for_human=answer.asks_for_human or said.asks_for_human)
+    prose = text.strip() or answer.prose
+    return replace(answer, prose=prose, asks_for_human=answer.asks_for_human or said.asks_for_human)

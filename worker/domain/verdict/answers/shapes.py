@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.answers.answer import Answer, AnsweredClaim, AnsweredWorkflow, ProblemKind
 from worker.domain.verdict.answers.fields import (
@@ -30,7 +31,7 @@ from worker.domain.verdict.answers.fields import (
     snake,
     unwrapped,
 )
-from worker.domain.verdict.answers.workflow import CONFIDENCE, SELECTED, read_choice, states_choice
+from worker.domain.verdict.answers.workflow import CONFIDENCE, RATIONALE, SELECTED, read_choice, states_choice
 
 _RCA = ("rootcauseanalysis", "rca")
 _CAUSE_TEXT = ("rcasummary", "rootcausesummary", "rootcauseassessment", "rootcause")
@@ -40,7 +41,7 @@ _AFFECTED = ("affectedresource", "affectedobject", "affectedresources", "remedia
 _ASKS_FOR_HUMAN = re.compile(
     "approval|human(?:review|intervention|decision|needed|required)|(?:needs?|requires?)human"
 )
-_CLEAR_NO = frozenset({"", "false", "no", "none", "null", "na", "notrequired", "notneeded"})
+_CLEAR_NO = frozenset({"false", "no", "notrequired", "notneeded"})
 _LEVELS = {"critical", "high", "medium", "low"}
 _SAYS_NOTHING = VALUES | {"alternativeworkflows", "alternatives"}
 _TARGET_PATH = "root_cause_analysis.affectedResource"
@@ -107,7 +108,7 @@ def to_answer(value: Mapping[str, Any], *, submitted: bool = False) -> Answer:
         summary=_summary(causes, root, reading),
         severity=reading.name(agreed_in(sources, "severity", "rcaseverity"), "severity"),
         signal_type=reading.name(_signal_type(sources, recovery), "signal_type"),
-        contributing_factors=reading.texts(agreed_in(sources, "contributingfactors"), "contributing_factors"),
+        contributing_factors=_factors(sources, reading),
         causal_chain=read_claims(agreed_in(sources, *_CHAIN), reading),
         affected_resource=_affected(sources, reading),
         selected_workflow=_no_surer(choice.selected, confidence, reading),
@@ -159,6 +160,15 @@ def _summary(causes: list[Fields], root: Fields, reading: Reading) -> str:
     return reading.prose(told, "root_cause_analysis.summary")
 
 
+def _factors(sources: list[Fields], reading: Reading) -> tuple[str, ...]:
+    """The factors that any of the sources names."""
+    what = "contributing_factors"
+    lists = [value for source in sources for _, value in source.entries("contributingfactors")]
+    return reading.texts(
+        [*dict.fromkeys(text for value in lists for text in reading.texts(value, what))], what
+    )
+
+
 def _signal_type(sources: list[Fields], recovery: Fields) -> Any:
     stated = agreed_in(sources, "signaltype", "rcasignaltype")
     assessment = Fields(recovery.get("previousattemptassessment"))
@@ -194,23 +204,30 @@ def _asks(key: str, value: Any) -> bool:
 
 
 def _is_clear_no(value: Any) -> bool:
-    """True for null, false, 0, a word of a closed set, and an object with nothing else that is `required`."""
+    """True for null, false, 0, a word of a closed set, and an object with a clear no and otherwise only a reason.
+
+    A text with more words is no clear no, whatever its first one is.
+    """
     if isinstance(value, Mapping):
-        required = Fields(value).states("required", "needed")
-        return not value or (required and all(_is_clear_no(item) for item in value.values()))
+        said = [(plain(key), item) for key, item in value.items()]
+        said = [(key, item) for key, item in said if key not in RATIONALE or not isinstance(item, str)]
+        required = any(key in {"required", "needed"} or _ASKS_FOR_HUMAN.search(key) for key, _ in said)
+        return not value or (required and all(_is_clear_no(item) for _, item in said))
     if isinstance(value, str):
-        return value.isascii() and plain(value) in _CLEAR_NO
+        return value.isascii() and (is_nothing(value) or plain(value) in _CLEAR_NO)
     return not value
 
 
 def _affected(sources: list[Fields], reading: Reading) -> ObjectRef | None:
     """The object the answer blames, under any of the names for it."""
     stated = [value for source in sources for _, value in source.entries(*_AFFECTED)]
-    targets = {_target(value, reading) for value in stated}
-    if len(targets) > 1:
+    targets = [target for value in stated if (target := _target(value, reading))]
+    parts = zip(*((canonical_kind(t.kind), t.name, t.namespace, t.api_version) for t in targets), strict=True)
+    named = [[*dict.fromkeys(filter(None, part))] for part in parts]
+    if any(len(part) > 1 for part in named):
         reading.problem(ProblemKind.RCA, _TARGET_PATH, "names two different objects: name one.")
         return None
-    return targets.pop() if targets else None
+    return ObjectRef(*("".join(part) for part in named)) if named else None
 
 
 def _target(value: Any, reading: Reading) -> ObjectRef | None:

@@ -18,6 +18,7 @@ from worker.domain.verdict.answers.fields import (
     Contradiction,
     Fields,
     Reading,
+    agreed,
     agreed_in,
     clear_confidence,
     is_nothing,
@@ -32,9 +33,10 @@ FLAT_ID = ("workflowid", "selectedworkflowid", "recommendedworkflowid")
 MAX_PARAMETERS = 100
 MAX_WHOLE = 10**9
 
-_ID = ("workflowid", "id", "workflowname", "name")
+_ID = ("workflowid", "id")
+_NAME = ("workflowname", "name")
 CONFIDENCE = ("confidence", "confidencescore", "analysisconfidence", "probability")
-_RATIONALE = ("rationale", "reasoning", "reason")
+RATIONALE = ("rationale", "reasoning", "reason")
 _RISK = ("estimatedrisk", "risklevel", "risk")
 _IMAGE = ("containerimage", "image", "executionbundle", "bundle")
 _PARAMETERS = ("parameters", "params")
@@ -65,10 +67,10 @@ def read_choice(root: Fields, reading: Reading) -> AnsweredChoice:
 
     """
     if root.states(*SELECTED):
-        choice = _selected(single(root.get(*SELECTED), _PATH), root, reading)
+        choice = _selected(single(agreed(root.entries(*SELECTED)), _PATH), root, reading)
         _check_other_ids(choice, root)
     elif root.states(*FLAT_ID):
-        choice = _by_id(root.get(*FLAT_ID), root, root, reading)
+        choice = _by_id(agreed(root.entries(*FLAT_ID)), root, root, reading)
         _check_other_ids(choice, root)
     elif root.states(*RANKED):
         choice = _ranked(root.get(*RANKED), root, reading)
@@ -89,7 +91,8 @@ def _check_other_ids(choice: AnsweredChoice, root: Fields) -> None:
     """Check that whatever else names a workflow, or says that none fits, agrees with the selected one."""
     named = choice.selected.workflow_id if choice.selected else ""
     best, _ = _best(root.get(*RANKED))
-    others = [root.get(*FLAT_ID)] if root.states(*FLAT_ID) else []
+    flat = root.get(*FLAT_ID)
+    others = [] if flat is None else [flat]
     others += [None] if _says_none_matches(root) else []
     for other in [*others, *([best.get("workflowid")] if best else [])]:
         said = "" if is_nothing(other) else Reading().name(other, _PATH)
@@ -104,8 +107,8 @@ def _selected(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
     if isinstance(value, str):
         return _by_id(value, root, root, reading)
     workflow = Fields(value)
-    if workflow.states(*_ID):
-        return _by_id(workflow.get(*_ID), workflow, root, reading)
+    if workflow.states(*_ID, *_NAME):
+        return _by_id(_id_of(workflow), workflow, root, reading)
     reading.problem(
         ProblemKind.WORKFLOW_UNKNOWN,
         f"{_PATH}.workflow_id",
@@ -114,8 +117,15 @@ def _selected(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
     return AnsweredChoice()
 
 
+def _id_of(workflow: Fields) -> Any:
+    """The id of a workflow. A null or a name with blanks beside it is no other id."""
+    ids, names = workflow.entries(*_ID), [entry for entry in workflow.entries(*_NAME) if entry[1] is not None]
+    titles = [entry for entry in names if ids and isinstance(entry[1], str) and " " in entry[1].strip()]
+    return agreed([*ids, *(entry for entry in names if entry not in titles)])
+
+
 def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -> AnsweredChoice:
-    rationale = reading.prose(workflow.entries(*_RATIONALE), f"{_PATH}.rationale")
+    rationale = reading.prose(workflow.entries(*RATIONALE), f"{_PATH}.rationale")
     if is_nothing(workflow_id):
         return AnsweredChoice(stated=True, rationale=rationale)
     selected = AnsweredWorkflow(
@@ -194,14 +204,14 @@ def _as_alternatives(items: list[Fields], reading: Reading) -> tuple[AnsweredAlt
         reading.notes.append(f"{what} was cut at {MAX_ITEMS} items")
     found: list[AnsweredAlternative] = []
     for fields in items[:MAX_ITEMS]:
-        workflow_id = fields.get(*_ID)
+        workflow_id = _id_of(fields)
         if is_nothing(workflow_id):
             continue
         found.append(
             AnsweredAlternative(
                 workflow_id=reading.name(workflow_id, what),
                 confidence=clear_confidence(fields.get(*CONFIDENCE)),
-                rationale=reading.prose(fields.entries(*_RATIONALE), what),
+                rationale=reading.prose(fields.entries(*RATIONALE), what),
             )
         )
     return tuple(found)

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.fakes.answers import CANONICAL, content, read, unreadable
+from tests.fakes.answers import CANONICAL, content, read, unreadable, workflow_with
 from worker.domain.values.conversation import Finish
 from worker.domain.verdict.answers.answer import Answer, Unreadable, UnreadableAnswer
 from worker.domain.verdict.answers.json_text import same_value
@@ -185,7 +185,6 @@ FIELDS = {
     "the outcome": ([("root", "investigation_outcome"), ("root", "outcome")], WORDS),
     "the severity": ([("cause", "severity"), ("root", "severity"), ("root", "rca_severity")], WORDS),
     "the signal type": ([("cause", "signal_type"), ("root", "signalType"), ("root", "rca_signal_type")], WORDS),
-    "the factors": ([("cause", "contributing_factors"), ("root", "contributing_factors")], st.lists(WORDS, max_size=3)),
     "the chain": (
         [(at, n) for at in ("cause", "root") for n in ("causal_chain", "causalClaims", "chain_of_causes")],
         st.lists(WORDS, min_size=1, max_size=3),
@@ -224,16 +223,42 @@ def without(answer, places):
 @pytest.mark.parametrize("field", FIELDS)
 @given(st.data())
 def test_two_values_under_two_names_of_one_field_are_none(field, data):
-    """Nor does a null under one of the names give way to the value under another."""
+    """Nor does a null that says that no workflow is chosen give way to a choice under another name."""
     places, values = FIELDS[field]
     one, other = data.draw(st.lists(st.sampled_from(places), min_size=2, max_size=2, unique=True))
-    first, second = data.draw(values), data.draw(values | st.none())
+    first, second = data.draw(values), data.draw(values | st.none() if field == "the choice" else values)
     assume(not same_value(first, second))
     answer = without(CANONICAL, places)
     said = at_place(at_place(answer, one, first), other, second)
     text = json.dumps({"result": said} if data.draw(st.booleans()) else said)
     assert (field == "the object" and read(text).problems) or unreadable(text) is Unreadable.CONTRADICTORY
     assert read(at_place(said, other, first)).problems == read(at_place(answer, one, first)).problems
+
+
+@pytest.mark.parametrize("field", [field for field in FIELDS if field != "the choice"])
+@given(st.data())
+def test_a_null_under_another_name_of_a_field_changes_nothing(field, data):
+    places, values = FIELDS[field]
+    one, other = data.draw(st.lists(st.sampled_from(places), min_size=2, max_size=2, unique=True))
+    assume(other[1] not in {"workflow_id", "id"})  # a null there says that no workflow is chosen
+    answer = at_place(without(CANONICAL, places), one, data.draw(values))
+    assert content(read(at_place(answer, other, None))) == content(read(answer))
+
+
+@given(st.integers(-(10**9), 10**9))
+def test_a_number_may_be_text_in_one_of_two_places(number):
+    answer = workflow_with(parameters={"N": number})
+    assert content(read(answer | {"parameters": {"N": str(number)}})) == content(read(answer))
+    assert unreadable(json.dumps(answer | {"parameters": {"N": f"{number}0"}})) is (Unreadable.CONTRADICTORY)
+
+
+@given(st.lists(WORDS, max_size=3), st.lists(WORDS, max_size=3))
+def test_factors_at_two_levels_are_joined(one, other):
+    answer = at_place(CANONICAL, ("cause", "contributing_factors"), one)
+    said = read(answer | {"contributing_factors": other}).contributing_factors
+    assert {*said} == {*read(answer).contributing_factors} | {
+        *read(at_place(CANONICAL, ("cause", "contributing_factors"), other)).contributing_factors
+    }
 
 
 PROSE = {

@@ -332,6 +332,16 @@ def test_a_workflow_without_an_id_is_a_problem(workflow):
     ]
 
 
+@pytest.mark.parametrize("key", ["name", "workflow_name"])
+@pytest.mark.parametrize("title", ["Raise the memory limit", None])
+def test_a_title_beside_an_id_is_no_other_id(key, title):
+    assert read(workflow_with(**{key: title})) == read(CANONICAL)
+
+
+def test_a_flat_id_may_be_null_beside_the_chosen_workflow():
+    assert read(answer_with(workflow_id=None)) == read(CANONICAL)
+
+
 @pytest.mark.parametrize("flag", [True, False, "maybe"])
 def test_flags_that_code_decides_change_nothing(flag):
     flags = {"is_actionable": flag, "target_in_owner_chain": flag, "approved": flag}
@@ -359,6 +369,14 @@ def test_flags_that_code_decides_change_nothing(flag):
         ({"humanApprovalRequired": True}, True),
         ({"needs_human": True}, True),
         ({"approval": {"required": "no", "reason": None}}, False),
+        ({"approval": {"required": False, "reason": "The restart is safe."}}, False),
+        ({"human_review": {"requires_approval": "no", "rationale": "The cause is clear."}}, False),
+        ({"approval": {"required": False, "reason": {"required": True}}}, True),
+        ({"approval": {"required": False, "Required": True, "reason": "safe"}}, True),
+        ({"approval": {"required": False, "reason": "safe", "by": "sre"}}, True),
+        ({"approval": {"reason": "The change is large."}}, True),
+        ({"approval": "not required, except in production"}, True),
+        ({"approval_reason": "not applicable"}, False),
         ({"approval": {}}, False),
         ({"human_readable_name": "x"}, False),
         ({"approval": "\u5fc5\u8981"}, True),
@@ -547,7 +565,7 @@ def test_parameters_that_cannot_be_read_are_a_problem(parameters):
         ("Deployment/shop/web", ObjectRef("Deployment", "web", "shop")),
         ("shop/apps/StatefulSet/db", ObjectRef("StatefulSet", "db", "shop")),
         ("Node/n1", ObjectRef("Node", "n1")),
-        ("deployment/web", ObjectRef("deployment", "web")),
+        ("deployment/web", ObjectRef("Deployment", "web")),
         ([CAUSE["affectedResource"]], TARGET),
         ({"Kind": "Node", "Name": "n1", "Namespace": None}, ObjectRef("Node", "n1")),
         ({"kind": "Node", "name": "n1", "namespace": "N/A"}, ObjectRef("Node", "n1")),
@@ -594,13 +612,38 @@ def test_other_names_for_the_affected_resource(key, inside):
 @pytest.mark.parametrize(
     "key", ["affected_resource", "affectedObject", "remediationTarget", "target_resource"]
 )
-@pytest.mark.parametrize("value", [{"kind": "Pod", "name": "orders-api-1", "namespace": "shop"}, None])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"kind": "Pod", "name": "orders-api-1", "namespace": "shop"},
+        {"kind": "Pod"},
+        "Deployment/billing/orders-api",
+        "deployment/orders",
+        {**CAUSE["affectedResource"], "apiVersion": "apps/v2"},
+    ],
+)
 def test_two_different_affected_resources_are_a_problem(key, value):
     answer = read(answer_with(**{key: value}))
     assert (
         answer.affected_resource,
         [problem.kind for problem in answer.problems],
     ) == (None, [ProblemKind.RCA])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        [],
+        "Deployment/shop/orders-api",
+        "deployment/orders-api",
+        {"kind": "Deployment", "name": "orders-api"},
+    ],
+)
+def test_an_affected_resource_may_be_repeated_in_another_form(value):
+    answer = read(answer_with(affected_resource=value))
+    assert (answer.affected_resource, answer.problems) == (TARGET, ())
 
 
 @pytest.mark.parametrize(

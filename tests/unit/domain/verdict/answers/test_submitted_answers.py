@@ -85,6 +85,31 @@ def test_an_answer_beside_a_submission_may_say_the_same():
         assert asks is read_reply(submitted(CANONICAL, text=beside)).asks_for_human
 
 
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Needs human review: true", True),
+        ("**Needs human review:** No", False),
+        (f"Draft: {json.dumps(OTHER_CHOICE)[:-30]}", True),
+        (f"Draft: {json.dumps(OTHER_CHOICE).replace(':', '', 3)}", True),
+        ("**Selected workflow:** raise-memory-v2", False),
+        ("**Warnings:** none", False),
+    ],
+)
+def test_a_line_beside_a_submission_may_ask_for_a_human(text, asks):
+    assert replace(read(CANONICAL), prose=text, asks_for_human=asks) == read_reply(
+        submitted(CANONICAL, text=text)
+    )
+
+
+@pytest.mark.parametrize("text", ["## Selected workflow\nnull", "**Selected workflow:** none"])
+def test_a_line_beside_a_submission_may_not_refuse_to_choose(text):
+    with pytest.raises(UnreadableAnswer):
+        read_reply(submitted(CANONICAL, text=text))
+    nothing = answer_with(selected_workflow=None)
+    assert read_reply(submitted(nothing, text=text)).selected_workflow is None
+
+
 def test_the_same_submission_twice_is_one():
     assert content(read_reply(submitted(CANONICAL, CANONICAL))) == content(read(CANONICAL))
 
