@@ -136,7 +136,7 @@ class FactorCode(enum.StrEnum):
     )
     DOWNTIME_UNKNOWN = (
         "downtime_unknown",
-        "Neither catalog nor answer gives the downtime in seconds; the safety context accepts {detail}.",
+        "The catalog does not state the downtime; the safety context accepts {detail}.",
     )
 
     # The result

@@ -240,7 +240,8 @@ def check_safety(
 ) -> None:
     """Check the workflow against the safety context.
 
-    The downtime is that of the catalog, else the model's estimate.
+    The downtime is that of the catalog. If it states none, the model's estimate can fail the check, but never
+    pass it: nothing has checked that number.
     """
     if safety is None:
         return
@@ -265,12 +266,13 @@ def _check_downtime(workflow: Workflow, limit: int | None, answered: int | None,
         return
     declared = workflow.estimated_downtime_seconds
     seconds, source = (answered, "this answer") if declared is None else (declared, "the catalog")
-    if seconds is None:
-        report.require_approval(FactorCode.DOWNTIME_UNKNOWN, f"at most {limit} s")
-    elif seconds > limit:
+    if seconds is not None and seconds > limit:
         message = f"{source} estimates {seconds} s of downtime, {limit} s are acceptable"
         message = f"{message}: choose another workflow, or null"
         report.reject(ProblemKind.FORBIDDEN, f"{WORKFLOW_PATH}.workflow_id", message)
+    elif declared is None:
+        estimate = f", and the answer estimates {answered} s" if answered is not None else ""
+        report.require_approval(FactorCode.DOWNTIME_UNKNOWN, f"at most {limit} s{estimate}")
 
 
 def repeats(workflow: Workflow, parameters: Mapping[str, Any], failed: FailedExecution) -> bool:

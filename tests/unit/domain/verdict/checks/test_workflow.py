@@ -106,13 +106,13 @@ def test_forbidden_is_an_error_and_not_allowed_needs_approval(constraints, forbi
         (60, None, 0, 0),
         (61, 0, 1, 0),
         (30, 61, 0, 0),
-        (None, 0, 0, 0),
-        (None, 60, 0, 0),
+        (None, 0, 0, 1),
+        (None, 60, 0, 1),
         (None, 61, 1, 0),
         (None, None, 0, 1),
     ],
 )
-def test_the_downtime_is_that_of_the_catalog_or_else_the_models_estimate(
+def test_the_models_estimate_of_the_downtime_only_tightens_a_limit(
     downtime, answered, forbidden, for_approval
 ):
     found = check(SafetyConstraints(max_downtime_seconds=60), downtime=downtime, answered=answered)
