@@ -144,7 +144,7 @@ class _Check:
             return self.containers()
         if "TAINT" in name:
             return {self.finding.taint}
-        if "ZONE" in name:
+        if "ZONE" in name.split("_"):
             nodes = self.facts.list("Node")
             return {labels_of(n).get(ZONE) for n in nodes.items if nodes.complete} - {None}
         return {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
