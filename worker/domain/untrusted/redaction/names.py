@@ -18,17 +18,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PASSWORDS = (
-    "password",
-    "passwords",
-    "passwd",
-    "passphrase",
-    "passcode",
-    "passwort",
-    "pwd",
-    "requirepass",
-    "masterauth",
-)
+PASSWORDS = tuple(_words("password passwords passwd passphrase passcode passwort pwd requirepass masterauth"))
 TOKENS = ("token", "jwt", "bearer", "apitoken", "authtoken", "accesstoken")
 KEYS = ("apikey", "accesskey", "secretkey", "privatekey", "keypair", "secretkeybase")
 OTHERS = ("dockerconfigjson", "dockercfg", "kubeconfig", "signature", "connectionstring")
@@ -83,13 +73,15 @@ PROSE = _words(
     "a an and any are as at authentication authorization bad be been but by can cannot cant changed check contains could"
     " couldn context crypto decryption denied did does doesn error expired expires expiry failed failure field file for"
     " forbidden from has have header if illegal in incorrect invalid is isn it its key length lookup malformed may mismatch"
-    " must never not of on or permission please policy refresh refused rejected request revoked rotated rotation should"
+    " must never no not of on or permission please policy refresh refused rejected request revoked rotated rotation server should"
     " signature status that the there this timeout to too unable unauthorized unexpected unknown unsupported user validation"
     " verification verify was were when while will with wrong your"
 )
 """Words that follow `token:` or `password:` in a sentence, in place of a value."""
 
-MASK = re.compile(r"[*xX•.#-]{3,}|<[a-z ]{3,30}>")
+MASK = re.compile(r"[*xX•.#-]{3,}|<[a-z ]{3,30}>?|[0-9]{1,7} bytes")
+SECRET_OBJECTS = re.compile(r"(?:\bimage pull|\bmountable) \Z", re.IGNORECASE)
+"""Words before `secrets:` where kubectl lists names of Secret objects."""
 STATEMENT = re.compile(r"[a-z]{3,40} (?:\"[\w.-]{1,63}\" )?([a-z]{2,12})(?: ([a-z]{2,12}))?\b")
 CALL = re.compile(r"[A-Za-z_]\w{0,63}(?:\.\w{1,64}){1,8}\([^\n]*|[A-Za-z_]\w{0,63}\(\)?")
 """Source code in a traceback: `self.cache.get(key)`."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from worker.domain.untrusted.redaction import pair_forms as forms
 from worker.domain.untrusted.redaction.names import (
     NOT_SET,
+    SECRET_OBJECTS,
     is_no_secret,
     is_prose,
     is_statement,
@@ -169,6 +170,8 @@ def _kind(match: re.Match[str], text: str) -> str | None:
         lead = forms.LEAD_WORD.search(text[max(0, match.start() - 16) : match.start()])
         return secret_kind(f"{lead[1]}_{key}") if lead else None
     if text[match.start() - 1 : match.start()] == ":" and _in_arn(text, match.start()):
+        return None
+    if key.lower() == "secrets" and SECRET_OBJECTS.search(text[max(0, match.start() - 16) : match.start()]):
         return None
     tail = match.groupdict().get("tail")  # of an escaped line end: `\npass=`, if the key is not `\token=`
     return secret_kind(key) or (secret_kind(tail + key) if tail else None)

@@ -259,7 +259,7 @@ GENERATED = re.compile(r"[A-Za-z0-9+/_]{16,}={0,2}")
 """A key in hex or base64: no word of a sentence, and no name with hyphens."""
 STATED = re.compile(r"\b(?:secret|token|api[ _-]?key)[ \t]{1,4}(?:is|was)[ \t]{1,4}\Z", re.IGNORECASE)
 KEY_BEFORE = re.compile(r"[\w.-]{2,64}")
-PROSE_HINTS = ("assword", "ASSWORD", "ecret", "ECRET", "oken", "OKEN", "redential", "ey", "KEY")
+PROSE_HINTS = ("assword", "ASSWORD", "assphrase", "ecret", "ECRET", "oken", "OKEN", "redential", "ey", "KEY")
 CALLED = ("passw", "passphrase", "secret", "token", "credential", "apikey", "api key", "_key", "-key")
 """One of them occurs in every line with a word that is called a secret."""
 

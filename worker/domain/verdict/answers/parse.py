@@ -104,7 +104,7 @@ def _read(text: str, *, only_whole: bool = False) -> Answer:
     thought, seen = scan(thoughts), scan(text)
     if seen.over_limit or thought.over_limit:
         raise UnreadableAnswer(
-            Unreadable.TOO_LONG, "The answer holds too many objects: give exactly one JSON object."
+            Unreadable.TOO_LONG, "The answer holds too many objects: give one JSON object."
         )
     try:
         found = _the_answer(text, seen)
@@ -327,9 +327,7 @@ def read_reply(reply: Reply) -> Answer:
                 Unreadable.BROKEN_JSON, f"The submitted answer cannot be read: {call.problem}."
             )
         if not same_value(dict(call.arguments), dict(first.arguments)):
-            raise contradictory(
-                Contradiction(f"{len(given)} different answers are submitted: submit exactly one")
-            )
+            raise contradictory(Contradiction(f"{len(given)} different answers are submitted: submit one"))
     if len(json.dumps(dict(first.arguments))) > MAX_TEXT_CHARS:
         raise UnreadableAnswer(Unreadable.TOO_LONG, f"The answer is longer than {MAX_TEXT_CHARS} characters.")
     return _beside(reply.text, read_submission(first.arguments))

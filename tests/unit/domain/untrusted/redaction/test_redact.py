@@ -166,6 +166,13 @@ CANARIES = [
 ]
 
 INNOCENT = """
+Image pull secrets:  regcred
+Image pull secrets:  <none>
+Mountable secrets:   builder
+password:  12 bytes
+credentials: no EC2 IMDS role found
+kubeconfig: no such file
+may require authorization: server message: insufficient_scope: authorization failed
 disk-cleaner
 risk-engine
 sk-runner
@@ -434,6 +441,8 @@ STRUCTURED = [
     ("| password | hunter2 |", "hunter2"),
     ("| DB_PASSWORD | hunter2 | x |", "hunter2"),
     ("│ password │ hunter2 │", "hunter2"),
+    ("the passphrase h7Gk2pQ9zXw4Lm8T was wrong", "h7Gk2pQ9"),
+    ("pull secrets: hunter2", "hunter2"),
     *(
         ("\n".join(f"{lead}{line}" for line in PEM.split("\n")), RUN)
         for lead in ("| ", "> ", "[pod/a/b] ", "2026-01-01T00:00:00Z app ")
