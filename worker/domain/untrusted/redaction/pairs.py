@@ -186,9 +186,7 @@ def _kind_of_list(match: re.Match[str], text: str) -> str | None:
     words = _items(text[slice(*_indented(text, match.start("key"), block.end()))]) if block else []
     if block is None and (listed := forms.LIST.match(text, start) or forms.QUOTED_LIST.match(text, start)):
         words = [word.strip(" \n\t\"'") for word in listed[1].split(",")]
-    random = [
-        len(word) >= 8 and word.isascii() and not word.isalpha() and not word.isdigit() for word in words
-    ]
+    random = [len(word) >= 8 and word.isascii() and not (word.isalpha() or word.isdigit()) for word in words]
     return secret_kind(key[:-1]) if random and all(random) else None
 
 

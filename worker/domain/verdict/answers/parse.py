@@ -103,9 +103,7 @@ def _read(text: str, *, only_whole: bool = False) -> Answer:
     thoughts, text = split_thoughts(text)
     thought, seen = scan(thoughts), scan(text)
     if seen.over_limit or thought.over_limit:
-        raise UnreadableAnswer(
-            Unreadable.TOO_LONG, "The answer holds too many objects: give one JSON object."
-        )
+        raise UnreadableAnswer(Unreadable.TOO_LONG, "There are too many objects: give one JSON object.")
     try:
         found = _the_answer(text, seen)
         if found is None:
@@ -240,11 +238,19 @@ def _inside(value: Any, depth: int) -> Iterator[_Part]:
 
 
 def _inside_object(value: dict[str, Any], depth: int) -> Iterator[_Part]:
-    """The object itself when it is an answer or a part of one, and the answers in its values unless it is whole."""
+    """The object itself when it is an answer or a part of one, and the answers in its values.
+
+    In a whole answer, only the values of its fields are examined, except for its workflow.
+    """
     value = unwrapped(value)
     shape = shape_of(value)
     if shape is not AnswerShape.OTHER:
         yield _Part(value, shape, ())
+    if shape is AnswerShape.ANSWER:
+        others = [
+            item for key, item in value.items() if plain(key) not in SELECTED and isinstance(item, dict)
+        ]
+        yield from (_Part(item, shape, ()) for item in others if shape_of(item) is shape)
     if shape is AnswerShape.ANSWER or depth == MAX_WRAPPERS:
         return
     for key, item in value.items():
@@ -347,12 +353,9 @@ def _beside(text: str, answer: Answer) -> Answer:
         lines = dict(stated_in_lines(text, scan(text)))
         asks = unreadable.reason in {Unreadable.BROKEN_JSON, Unreadable.TRUNCATED} or asks_for_human(lines)
         said = Answer(workflow_stated=lines.get("selectedworkflow", "") is None, asks_for_human=asks)
-    one, other = (
-        w and (w.workflow_id, w.parameters) for w in (answer.selected_workflow, said.selected_workflow)
-    )
+    both = (answer.selected_workflow, said.selected_workflow)
+    one, other = (each and (each.workflow_id, each.parameters) for each in both)
     if said.workflow_stated and one != other:
-        raise contradictory(
-            Contradiction("the text of the reply chooses otherwise than the submitted answer")
-        )
+        raise contradictory(Contradiction("the text chooses otherwise than the submitted answer"))
     prose = text.strip() or answer.prose
     return replace(answer, prose=prose, asks_for_human=answer.asks_for_human or said.asks_for_human)

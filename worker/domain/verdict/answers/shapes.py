@@ -95,9 +95,8 @@ def to_answer(value: Mapping[str, Any], *, submitted: bool = False) -> Answer:
     value = unwrapped(value)
     root, reading = Fields(value), Reading()
     recovery = Fields(root.get("recoveryanalysis"))
-    causes = [
-        Fields(_as_cause(single(raw, "the root cause analysis"))) for raw in _raw_causes(root, recovery)
-    ]
+    raw_causes = _raw_causes(root, recovery)
+    causes = [Fields(_as_cause(single(raw, "the root cause analysis"))) for raw in raw_causes]
     sources = [*causes, root]
     choice = read_choice(root, reading)
     confidence = reading.confidence(agreed_in(sources, *CONFIDENCE), "confidence")
@@ -163,10 +162,8 @@ def _summary(causes: list[Fields], root: Fields, reading: Reading) -> str:
 def _factors(sources: list[Fields], reading: Reading) -> tuple[str, ...]:
     """The factors that any of the sources names."""
     what = "contributing_factors"
-    lists = [value for source in sources for _, value in source.entries("contributingfactors")]
-    return reading.texts(
-        [*dict.fromkeys(text for value in lists for text in reading.texts(value, what))], what
-    )
+    lists = (reading.texts(value, what) for source in sources for _, value in source.entries(plain(what)))
+    return reading.texts([*dict.fromkeys(text for texts in lists for text in texts)], what)
 
 
 def _signal_type(sources: list[Fields], recovery: Fields) -> Any:

@@ -146,6 +146,7 @@ TWO_ANSWERS = {
     "the format first": f"I will answer in this format:\n{OTHER}\n\nNow the answer:\n{JSON}",
     "tags": f"<draft>{OTHER}</draft><final>{JSON}</final>",
     "names": json.dumps({"draft": json.loads(OTHER), "final": CANONICAL}),
+    "inside": json.dumps(answer_with(final=json.loads(OTHER))),
     "another language": f"{OTHER}\n\u6700\u7ec8\u7b54\u6848\n{JSON}",
     "another cause first": f'{{"root_cause_analysis": {{"summary": "Unclear yet."}}}}\n{JSON}',
     "a thought": f"<think>Maybe {OTHER}? No.</think>{JSON}",
