@@ -113,7 +113,7 @@ def _read(text: str, *, only_whole: bool = False) -> Answer:
                 raise _broken(broken.kind, broken.message)
         if only_whole and len(found.spans) != 1:
             raise _nothing_found(text, seen, thoughts)
-        drafts = [part for part in _parts(thought) if _must_agree(part)]
+        drafts = [part for part in _parts(thought) if _must_agree(part) and not _decides_alike(part, found)]
         drafts += filter(None, [_joined(list(_sections(thoughts, thought)))])
         whole = _one_answer([*drafts, found]) or found
         answer = to_answer(whole.value)
@@ -144,6 +144,20 @@ def _must_agree(draft: _Part) -> bool:
     """True for a whole answer, and for a part of one that chooses nothing or asks for a human."""
     said = None if _is_whole(draft) else to_answer(draft.value)
     return said is None or said.asks_for_human or (said.workflow_stated and not said.selected_workflow)
+
+
+def _decides_alike(draft: _Part, found: _Part) -> bool:
+    """True if a draft differs only in its words and its confidence, as drafts do."""
+    one, other = to_answer(draft.value), to_answer(found.value)
+    same = (one.affected_resource, one.asks_for_human) == (other.affected_resource, other.asks_for_human)
+    return same and _chosen(one) == _chosen(other)
+
+
+def _chosen(answer: Answer) -> object:
+    return answer.selected_workflow and (
+        answer.selected_workflow.workflow_id,
+        answer.selected_workflow.parameters,
+    )
 
 
 def _the_answer(text: str, seen: Scan) -> _Part | None:
@@ -353,9 +367,7 @@ def _beside(text: str, answer: Answer) -> Answer:
         lines = dict(stated_in_lines(text, scan(text)))
         asks = unreadable.reason in {Unreadable.BROKEN_JSON, Unreadable.TRUNCATED} or asks_for_human(lines)
         said = Answer(workflow_stated=lines.get("selectedworkflow", "") is None, asks_for_human=asks)
-    both = (answer.selected_workflow, said.selected_workflow)
-    one, other = (each and (each.workflow_id, each.parameters) for each in both)
-    if said.workflow_stated and one != other:
+    if said.workflow_stated and _chosen(answer) != _chosen(said):
         raise contradictory(Contradiction("the text chooses otherwise than the submitted answer"))
     prose = text.strip() or answer.prose
     return replace(answer, prose=prose, asks_for_human=answer.asks_for_human or said.asks_for_human)

@@ -79,6 +79,7 @@ TAGS = {
     "square thoughts": f"[THINK]{PART}[/THINK]{JSON}",
     "channels": f"<|channel|>analysis<|message|>{PART}<|end|><|start|>assistant<|channel|>final<|message|>{JSON}",
     "the same answer in a thought": f"<think>{JSON}</think>{JSON}",
+    "other words in a thought": f"<think>{JSON.replace('0.84', '0.6')}</think>{JSON}",
     "the same answer in a thought opened in the prompt": f"{JSON}</think>{JSON}",
     "a closing tag behind it": f"{JSON}\nThe log ends with </think>, as usual.",
     "a broken thought": f'<think>{{"root_cause_analysis": {{"summary": "abc</think>{JSON}',
