@@ -63,8 +63,7 @@ LAST_SEQUENCE_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
 """Since nats-server 2.11; nats-py has no name for it."""
 NEVER = datetime.min.replace(tzinfo=UTC)
 WALKS, WALK_SEQUENCES = 8, 16
-"""How many tasks read a stream at once, and how many sequences each reads: at most 128 messages in memory.
-"""
+"""How many tasks read a stream at once, and how many sequences each reads: at most 128 messages in memory."""
 
 
 @dataclass(frozen=True, slots=True)
