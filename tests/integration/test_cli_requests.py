@@ -93,7 +93,7 @@ async def nobody_knows_it(place):
 
 @pytest.mark.parametrize(
     ("happened", "state", "code"),
-    [(queue_it, "waiting", 0), (begin_it, "begun", 0), (nobody_knows_it, "unknown", 1)],
+    [(queue_it, "queued", 0), (begin_it, "started", 0), (nobody_knows_it, "unknown", 1)],
 )
 async def test_cancel_tells_what_is_known_of_the_request(place, happened, state, code):
     await happened(place)
@@ -121,12 +121,15 @@ async def test_a_request_that_has_its_result_is_not_cancelled(place):
         "rr%2E1 has already ended: needs_human_review (investigation_inconclusive), 2026" in shown.err,
     )
     ended = await place.rca("cancel", "rr%2E1", "--json")
-    assert (1, {"key": "rr%2E1", "state": "done", "cancelled": False, "status": "needs_human_review"}) == (
+    assert (
+        1,
+        {"key": "rr%2E1", "state": "finished", "cancelled": False, "status": "needs_human_review"},
+    ) == (
         ended.code,
         ended.json(),
     )
     assert not await cancelled(place, "rr=2E1")
-    assert State.DONE == await Operations(place.nc, Subjects()).state("rr%2E1")
+    assert State.FINISHED == await Operations(place.nc, Subjects()).state("rr%2E1")
 
 
 async def test_the_replay_of_a_dead_letter_can_be_cancelled_and_its_failed_result_alone_cannot(place):
@@ -138,7 +141,7 @@ async def test_the_replay_of_a_dead_letter_can_be_cancelled_and_its_failed_resul
     assert not await cancelled(place, "rr-1")
     await place.js.publish("rca.request.incident", body("rr-1"))
     shown = await place.rca("cancel", "rr-1", "--json")
-    assert (0, {"key": "rr-1", "state": "begun", "cancelled": True, "status": None}) == (
+    assert (0, {"key": "rr-1", "state": "started", "cancelled": True, "status": None}) == (
         shown.code,
         shown.json(),
     )
@@ -147,7 +150,7 @@ async def test_the_replay_of_a_dead_letter_can_be_cancelled_and_its_failed_resul
 
 async def test_a_remediation_id_is_understood_in_place_of_its_key(place):
     await place.js.publish("rca.request.incident", body("rr 1"))
-    assert "waiting" == (await place.rca("cancel", "rr 1", "--json")).json()["state"]
+    assert "queued" == (await place.rca("cancel", "rr 1", "--json")).json()["state"]
     assert await cancelled(place, "rr=201")
 
 

@@ -31,11 +31,11 @@ class OperationError(ReportedError):
 
 
 class State(enum.StrEnum):
-    """The state of a request. `begun`: it has steps in the journal and no result yet."""
+    """The state of a request. `started`: its journal has steps, and it has no result yet."""
 
-    WAITING = "waiting"
-    BEGUN = "begun"
-    DONE = "done"
+    QUEUED = "queued"
+    STARTED = "started"
+    FINISHED = "finished"
     UNKNOWN = "unknown"
 
 
@@ -140,12 +140,12 @@ class Operations:
     async def state(self, key: str) -> State:
         """The state of a request. This reads the queue message by message, so cancel before you ask."""
         steps = f"$KV.{self._journal.bucket}.{kv_key(key)}.*"
-        begun = bool(await self._journal.subjects(steps))
-        if not begun and await self._waits(key):
-            return State.WAITING
+        started = bool(await self._journal.subjects(steps))
+        if not started and await self._waits(key):
+            return State.QUEUED
         if await self._ended(key):  # while we looked
-            return State.DONE
-        return State.BEGUN if begun else State.UNKNOWN
+            return State.FINISHED
+        return State.STARTED if started else State.UNKNOWN
 
     async def _ended(self, key: str) -> AnalysisResult | None:
         """The result of a request that has ended.

@@ -36,8 +36,8 @@ async def verify(
     key: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Public key (Ed25519, PEM or base64) that must have signed the last event of every request. Repeat it "
-            "after a change of keys.",
+            help="Public key (Ed25519, PEM or base64) that must have signed the last event of every request. After a "
+            "change of keys, repeat the option for each key.",
             dir_okay=False,
         ),
     ] = None,
@@ -52,7 +52,7 @@ async def verify(
     archive: Annotated[
         Path | None,
         typer.Option(
-            help="Verify the stream together with this archive of the events that it no longer has.",
+            help="Verify the stream together with this archive, which has the events that were purged from it.",
             exists=True,
             file_okay=False,
         ),
@@ -60,14 +60,14 @@ async def verify(
     head: Annotated[
         str,
         typer.Option(
-            help="With an archive: a head that `rca audit export` printed, and that you stored elsewhere."
+            help="With an archive: the head that `rca audit export` printed and that you stored elsewhere."
         ),
     ] = "",
     heads: Annotated[
         Path | None,
         typer.Option(
-            help="File with the last events of chains (rca.audit.response.*) that you stored elsewhere, one per line: each must be "
-            "in the trail.",
+            help="A file that you kept elsewhere, with the last events of chains (rca.audit.response.*), one per line: the trail "
+            "must contain each of them.",
             exists=True,
             dir_okay=False,
         ),
@@ -81,8 +81,8 @@ async def verify(
     exported_at: Annotated[
         datetime | None,
         typer.Option(
-            help="With --file and --key: when the file was written (UTC). Requests that were being analysed then need no "
-            "end; without this option, a chain without a signed end is a finding."
+            help="With --file and --key: when the file was written (UTC). The chains of requests that were being analysed at "
+            "that time need no end; without this option, every chain without a signed end is a finding."
         ),
     ] = None,
     json_output: Json = False,
@@ -152,8 +152,8 @@ async def export(
 ) -> int:
     """Print all events as they are stored, one per line, or keep an archive of events and results.
 
-    `rca audit verify --file` verifies both. With --to, run it regularly, for example once a day: it continues
-    where the last run ended, even if that was interrupted.
+    `rca audit verify --file` verifies the printed events or the archive. Run the command with --to regularly,
+    for example once a day: it continues where the last run ended, even if that run was interrupted.
     """
     if to and request:
         raise typer.BadParameter("an archive has all requests: leave out --request")

@@ -38,16 +38,16 @@ async def demo(
     case_dir: Case = None,
     *,
     recovery: Annotated[
-        bool, typer.Option("--recovery", help="Analyse after a remediation that failed.")
+        bool, typer.Option("--recovery", help="Analyse the incident again, after a remediation that failed.")
     ] = False,
     catalog: CaseCatalog = None,
-    output: Annotated[Path | None, typer.Option(help="Write the run to this file, as JSON.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Also write the run to this file, as JSON.")] = None,
     json_output: Json = False,
 ) -> int:
     """Analyse an example incident on this machine, with an embedded NATS server, cluster and worker.
 
-    Uses the model of RCA_LLM__MODEL if one is set, else the offline analyst (rules, no language model, no
-    network).
+    RCA_LLM__MODEL chooses the model. Without it, the offline analyst answers: fixed rules that need no language
+    model and no network.
     """
     from rich.console import Console
     from rich.text import Text

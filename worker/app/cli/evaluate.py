@@ -39,7 +39,7 @@ async def evaluate(
         Path,
         typer.Argument(
             metavar="CASES",
-            help="Directory of cases, each with incident.json and expected.json; or of files of `rca record`.",
+            help="Directory of cases, each with incident.json and expected.json, or of recordings (`rca record`).",
         ),
     ],
     *,
@@ -59,9 +59,10 @@ async def evaluate(
 ) -> int:
     """Run every case through the whole pipeline and compare the results with the expected answers.
 
-    In a directory of recordings (*.rca), replay each with another model, catalog or policy instead, and
-    compare the results with the recorded ones: shares and means, with the 95 % confidence interval of their
-    difference. Exit code 1 if a case ended without a result, or a recording could not be replayed.
+    If the directory holds recordings (*.rca), replay each of them with another model, catalog or policy
+    instead, and compare the new results with the recorded ones: shares and means, with 95 % confidence
+    intervals of the differences. Exit code 1 if a case ended without a result, or a recording could not be
+    replayed.
     """
     from worker.app import logs
     from worker.app.replaying import SUFFIX, Alternative

@@ -37,9 +37,9 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="Root cause analysis of Kubernetes incidents over NATS JetStream.\n\n"
-    "Start with **rca demo**: it needs no cluster, no NATS and no API key. In production: "
+    "Start with **rca demo**: it needs no cluster, no NATS and no API key. In production, run "
     "**rca provision** once, then **rca worker**.",
-    epilog="Configuration comes from environment variables RCA_...; `rca settings` lists them all. "
+    epilog="The environment variables RCA_... configure every command; `rca settings` lists them all. "
     "Exit codes: 0 ok, 1 error, 2 usage, 3 dead letter, 4 timeout, 5 rejected, 130 interrupted, 141 pipe closed.",
 )
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from worker.app.settings.groups import McpSettings
 
 LOOPBACK_HOSTS = ["127.0.0.1:*", "localhost:*", "[::1]:*"]
-EPILOG = """What an agent's configuration needs (most call the file mcp.json):
+EPILOG = """The configuration of the agent (often a file mcp.json) needs:
 
 {"mcpServers": {"rca": {"command": "rca", "args": ["mcp"], "env": {"RCA_CATALOG__PATH": "/etc/rca/catalog"}}}}
 
-and over HTTP:
+or, over HTTP:
 
 {"mcpServers": {"rca": {"type": "http", "url": "https://HOST/mcp", "headers": {"Authorization": "Bearer TOKEN"}}}}"""
 
@@ -36,19 +36,18 @@ async def mcp(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Serve streamable HTTP at /mcp on this address, such as 127.0.0.1:9000, and print its url; stdio by default. "
+            help="Serve streamable HTTP at /mcp on this address, such as 127.0.0.1:9000, and print its URL; stdio by default. "
             "An address other than loopback needs RCA_MCP__TOKEN.",
         ),
     ] = None,
 ) -> int:
     """Serve catalog search and resource context to other agents (Model Context Protocol).
 
-    Tools, all of them read-only: list_available_actions, list_workflows,
-    get_workflow, search_workflow_catalog, get_resource_context. They read the
-    catalog and the cluster that the settings name.
+    The tools are read-only: list_available_actions, list_workflows, get_workflow, search_workflow_catalog and
+    get_resource_context. They read the catalog and the cluster that the settings name.
 
-    Over stdio the agent starts this command itself, and ends it by closing
-    its input. Logs go to standard error.
+    Over stdio, the agent starts this command itself and ends it by closing its input. Logs go to standard
+    error.
     """
     from worker.app import logs
     from worker.app.settings import ConfigurationError, load

@@ -41,9 +41,9 @@ async def report(
 ) -> int:
     """Compare results with the outcomes that executors published, by action, environment and corroboration.
 
-    A workflow succeeded or failed if it was executed as proposed and its effect
-    is known. It would pass if the approval rules require no approval, whether or
-    not the worker runs in observe mode.
+    A workflow counts as succeeded or failed only if it was executed as proposed and its effect is known. It
+    counts as `would pass` if neither the policy nor the worker's own checks require approval, in observe mode
+    or not.
     """
     from worker.adapters.nats.stream import FencedStream
     from worker.adapters.nats.track_record import OutcomeReader

@@ -39,7 +39,7 @@ def permissions(
 ) -> None:
     """Print the NATS permissions of each role as server configuration.
 
-    deploy/nats/roles.conf is this output for the default prefix.
+    deploy/nats/roles.conf is the output for the default prefix.
 
     Roles: worker, provisioner, operator, gateway, aianalysis, executor, audit-reader.
     """

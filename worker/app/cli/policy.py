@@ -28,7 +28,7 @@ policy = typer.Typer(no_args_is_help=True, help="Test approval rules before a wo
 
 @policy.command(name="test")
 def decide(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Rego file, or a directory with several.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Rego file, or a directory of Rego files.")],
     document: Annotated[
         Path,
         typer.Argument(metavar="INPUT", help="The input as JSON; - reads standard input.", allow_dash=True),
@@ -41,9 +41,7 @@ def decide(
 ) -> None:
     """Decide one input exactly as a worker would: in the same kind of process, with the same limits.
 
-    Exits with 1 if there is no decision.
-
-    `rca policy input` prints an input to start from.
+    Exit code 1 if there is no decision. `rca policy input` prints an input to start from.
     """
     with reported():  # outside of the event loop: Ctrl-C ends the reading of a terminal
         given = _read_input(document)

@@ -44,7 +44,7 @@ CatalogDirectory = Annotated[
     typer.Option(help="Use the workflows in this directory instead.", exists=True, file_okay=False),
 ]
 PolicyFiles = Annotated[
-    Path | None, typer.Option(help="Use this Rego file, or directory of several, instead.", exists=True)
+    Path | None, typer.Option(help="Use this Rego file, or directory of Rego files, instead.", exists=True)
 ]
 
 
@@ -63,7 +63,7 @@ async def record(
 ) -> int:
     """Write the recording of a finished request to a file.
 
-    It holds the reads of its analysis, their answers, and the result.
+    A recording holds every read of the analysis with its answer, the replies of the model, and the result.
 
     Workers record when RCA_RECORD__HOURS is set. The file is redacted, but it still describes your cluster.
     Exit code 1 if there is no recording.
@@ -96,10 +96,10 @@ def _why_missing(key: str, state: str) -> str:
     from worker.app.operations import State
 
     return {
-        State.WAITING: f"{key} is in the queue: it is recorded when it is analysed",
-        State.BEGUN: f"{key} is still being analysed: its recording is written when it ends",
-        State.DONE: f"{key} has a result and no recording: workers record only while RCA_RECORD__HOURS is set, and only what "
-        "ended with an answer; or the recording has expired, or newer ones replaced it",
+        State.QUEUED: f"{key} is in the queue: its analysis will be recorded",
+        State.STARTED: f"{key} is still being analysed: its recording is written when the analysis ends",
+        State.FINISHED: f"{key} has a result but no recording: RCA_RECORD__HOURS was not set, the analysis ended without an "
+        "answer, or the recording has expired or was replaced by newer ones",
     }.get(State(state), f"request {key} is unknown: check the key that `rca submit` prints")
 
 
@@ -125,7 +125,7 @@ def _line(bundle: Bundle) -> str:
 @asynchronous
 async def replay(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A file of `rca record`.", exists=True, dir_okay=False)
+        Path, typer.Argument(metavar="FILE", help="A recording (`rca record`).", exists=True, dir_okay=False)
     ],
     *,
     model: Model = "",
@@ -133,14 +133,14 @@ async def replay(
     policy: PolicyFiles = None,
     json_output: Json = False,
 ) -> int:
-    """Run a recorded analysis again, offline, and show what differs from its result.
+    """Run a recorded analysis again, offline, and show how the new result differs from the recorded one.
 
-    Without options, everything comes from the file, and the result is the same, byte for byte; exit code 1 if
-    this version gives another result. An option replaces one part, and the approval policy then decides again
-    (the one of --policy, or else of the RCA_POLICY__ settings). A read that was not recorded gets the answer
-    "not recorded" and is listed.
+    Without options, everything comes from the file, and the new result is the same, byte for byte; exit code 1
+    if it is not. An option replaces one part, and the approval policy then decides again (the policy of
+    --policy, or else of the RCA_POLICY__ settings). A read that was not recorded gets the answer "not recorded"
+    and is listed.
 
-    The prompt is part of the program: to try another one, run the version that contains it, with --model.
+    The prompt is part of the program: to try another prompt, run the version that contains it, with --model.
     """
     from worker.app import logs
     from worker.app.replaying import Alternative, open_changes, read_bundle
@@ -193,7 +193,7 @@ def _print(
     if replayed.diverged:
         typer.echo(
             f"recorded replies to a conversation that now differs: {replayed.diverged}; the model might have replied otherwise "
-            "(--model asks a model)"
+            "(add --model to ask one)"
         )
     for gap in replayed.gaps[:SHOWN]:
         typer.echo(f"not recorded: {one_line(gap, VALUE_CHARS)}")

@@ -55,20 +55,20 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it.")] = False,
     timeout: Annotated[float, typer.Option(help="With --wait: how many seconds to wait.", min=1)] = 300.0,
     new_id: Annotated[
-        bool, typer.Option("--new-id", help="Replace incident_id and remediation_id by new ones.")
+        bool, typer.Option("--new-id", help="Replace incident_id and remediation_id with new ones.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only validate it, without a connection.")
+        bool, typer.Option("--dry-run", help="Only validate the request, without a connection.")
     ] = False,
     unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="Publish it even if a worker will reject it.")
+        bool, typer.Option("--unchecked", help="Publish the request even if a worker will reject it.")
     ] = False,
     json_output: Json = False,
 ) -> None:
     """Validate a request and publish it, as a gateway would.
 
-    Exit codes: 5 if the request is invalid (it is not published); with --wait also 0 result, 3 dead letter, 4
-    timeout, 5 rejected by the worker.
+    Exit code 5 if the request is invalid; it is then not published. With --wait also: 0 result, 3 dead letter,
+    4 timeout, 5 rejected by the worker.
     """
     with reported():  # outside of the event loop: Ctrl-C ends the reading of a terminal
         body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
@@ -221,9 +221,9 @@ def _line(text: str) -> str:
 
 @asynchronous
 async def show(key: Key, *, json_output: Json = False) -> int:
-    """Print the result of a request that has ended: the verdict, the cause, its evidence, the remediation.
+    """Print the result of a request that has ended: verdict, cause, evidence, remediation.
 
-    Exit code 1 if there is no result (yet).
+    Exit code 1 if there is no result, or not yet.
     """
     from worker.app.cli.report import print_result
     from worker.app.client import as_json as json_of
@@ -235,11 +235,11 @@ async def show(key: Key, *, json_output: Json = False) -> int:
         if result is None:
             async with waiting_for("the state of the request"):
                 state = await operations.state(key)
-            result = await operations.result(key) if state is State.DONE else None
+            result = await operations.result(key) if state is State.FINISHED else None
     if result is None:
         said = {
-            State.WAITING: "{what} is in the queue; it has no result yet",
-            State.BEGUN: "{what} has begun and has no result yet: it is being analysed, or waits for something that /readyz names",
+            State.QUEUED: "{what} is in the queue; it has no result yet",
+            State.STARTED: "{what} has no result yet: it is being analysed, or waits for something that /readyz names",
         }.get(
             state,
             "request {key} is unknown: check the key that `rca submit` prints; results are kept for 30 days",
@@ -267,7 +267,7 @@ async def cancel(
 ) -> int:
     """Cancel a request that is queued or running; a running one stops before its next step.
 
-    The result escalates the request to a human. Exit code 1 if it has ended already or is unknown.
+    The result escalates the request to a human. Exit code 1 if the request has already ended or is unknown.
     """
     from worker.app.operations import State, read_key
 
@@ -275,7 +275,7 @@ async def cancel(
     async with open_operations() as operations:
         stored = await operations.cancel(key, at=datetime.now(UTC), token=uuid.uuid4().hex)
         async with waiting_for("the state of the request; it is already cancelled"):
-            state = State.DONE if stored else await operations.state(key)
+            state = State.FINISHED if stored else await operations.state(key)
     failed = stored is not None or (state is State.UNKNOWN and not ahead)
     if json_output:
         status = stored.status if stored else None
@@ -286,11 +286,11 @@ async def cancel(
         typer.echo(f"error: {key} has already ended: {stored.status}{why}, {when}", err=True)
     else:
         said = {
-            State.WAITING: "cancelled {what}: it is in the queue, and will be escalated to a human",
-            State.BEGUN: "cancelled {what}: it stops before its next step, and is escalated to a human",
-            State.DONE: "{what} has just ended: its result says whether it was cancelled",
+            State.QUEUED: "cancelled {what}: it is in the queue, and will be escalated to a human",
+            State.STARTED: "cancelled {what}: it stops before its next step, and is escalated to a human",
+            State.FINISHED: "{what} has just ended: its result says whether it was cancelled",
             State.UNKNOWN: "request {key} is unknown: check the key that `rca submit` prints. If it arrives within 24 "
-            "hours, it will be cancelled (with --ahead this is no error)",
+            "hours, it will be cancelled (with --ahead, this is not an error)",
         }[state].format(key=key, what=_what(key))
         typer.echo(f"error: {said}" if failed else said, err=failed)
     return EXIT_ERROR if failed else 0
@@ -324,7 +324,7 @@ async def report(
 ) -> int:
     """Write the result of a request as one file: verdict, cause, evidence, remediation, steps, cost.
 
-    All text is escaped; secrets were removed before it was stored. Exit code 1 if there is no result.
+    All text is escaped; secrets were removed before the result was stored. Exit code 1 if there is no result.
     """
     from worker.app.auditing import Auditing
     from worker.app.operations import Operations, read_key

@@ -24,8 +24,8 @@ HOST = "127.0.0.1"
 
 sandbox = typer.Typer(
     no_args_is_help=True,
-    help="Start local servers that speak the real protocols, one of them or all with a worker (up). They run until they "
-    "are interrupted.",
+    help="Start local servers that speak the real protocols: one of them, or all of them with a worker (up). They run "
+    "until they are interrupted.",
 )
 Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system choose.", min=0, max=65535)]
 
@@ -51,8 +51,8 @@ Ctrl-C stops everything."""
 async def up(case_dir: Case = None, *, catalog: CaseCatalog = None, json_output: Json = False) -> int:
     """Start NATS, a cluster of files and a worker, and print how to use them.
 
-    The cluster reads the files of CASE at each request, so you may change them. The model is that of
-    RCA_LLM__MODEL, or the offline analyst. With --json the addresses are printed as one line of JSON.
+    The cluster reads the files of CASE at each request, so you may change them. RCA_LLM__MODEL chooses the
+    model; without it, the offline analyst answers. With --json, the addresses are printed as one line of JSON.
     """
     from worker.app import health, logs
     from worker.app.embedded import EXAMPLE_CASE, CaseDirectory, open_case, open_services
@@ -111,7 +111,7 @@ async def cluster(
     ],
     *,
     port: Port = 0,
-    kubeconfig: Annotated[Path | None, typer.Option(help="Write a kubeconfig for it to this file.")] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="Write its kubeconfig to this file.")] = None,
 ) -> int:
     """Serve a read-only Kubernetes API over a directory of manifests and logs."""
     from worker.sandbox.cluster_server import serve, write_kubeconfig
@@ -129,7 +129,7 @@ async def cluster(
 async def analyst(*, port: Port = 0) -> int:
     """Start the offline analyst, which answers OpenAI chat completions by rules.
 
-    Set RCA_LLM__BASE_URL to its url.
+    It prints its URL: set RCA_LLM__BASE_URL to it.
     """
     from worker.sandbox.analyst.server import serve
 

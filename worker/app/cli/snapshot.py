@@ -22,7 +22,7 @@ SHOWN, LINE_CHARS = 10, 200
 @asynchronous
 async def snapshot(
     *,
-    namespace: Annotated[list[str], typer.Option(help="Namespace to read; repeat it for several.")],
+    namespace: Annotated[list[str], typer.Option(help="Namespace to read; may be repeated.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="New directory to write; snapshot-NAMESPACE by default."),
@@ -39,9 +39,9 @@ async def snapshot(
 ) -> int:
     """Save namespaces of a live cluster, with a request about them, as a case for `rca demo DIR`.
 
-    Reads objects, the nodes and volumes they use, events and the last lines of logs with
-    RCA_KUBERNETES__KUBECONFIG, and changes nothing. The files are redacted, and Secrets are never read. Read
-    the files before you pass them on: they describe your cluster.
+    Reads objects, the nodes and volumes that they use, events, and the last lines of logs, with the kubeconfig
+    of RCA_KUBERNETES__KUBECONFIG, and changes nothing. Secrets are never read, and the files are redacted. They
+    describe your cluster, so read them before you pass them on.
     """
     from contextlib import AsyncExitStack
 

@@ -27,8 +27,8 @@ def spec_hash(
 
     Use it as the pre_remediation_spec_hash or post_remediation_spec_hash of an outcome.
 
-    FILE holds the resource, and after it the ConfigMaps that its pods use. One that is missing counts as
-    absent.
+    FILE holds the resource, followed by the ConfigMaps that its pods use. A ConfigMap that is not in FILE
+    counts as absent.
     """
     from worker.domain.cluster.spec_hash import canonical_hash, config_map_names
     from worker.sandbox.cluster_files import objects_of

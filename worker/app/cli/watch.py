@@ -46,8 +46,8 @@ async def watch(
 ) -> int:
     """Show queues, running analyses and new results, live.
 
-    Prints one line per step for a single request, with --plain, or if standard output is not a terminal; with
-    --json, one audit event per line. Shows only new events: rca audit export prints earlier ones.
+    Prints one line per step if KEY or --plain is given, or if standard output is not a terminal; with --json,
+    prints one audit event per line. Shows only new events: `rca audit export` prints earlier ones.
 
     Exit codes with KEY: 0 if the request got a result, 3 if it became a dead letter.
     """

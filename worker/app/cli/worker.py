@@ -35,7 +35,7 @@ async def worker() -> int:
     """Analyse incidents from the request stream until SIGTERM or SIGINT.
 
     Needs RCA_LLM__MODEL, a NATS server with the streams of `rca provision`, and read access to the cluster.
-    When it stops, it finishes running incidents or returns them to the queue.
+    When it stops, it finishes running analyses or returns their requests to the queue.
     """
     from worker.app.settings import ConfigurationError, load
 
@@ -95,7 +95,7 @@ async def provision(
     monitoring_url: Annotated[
         str,
         typer.Option(
-            help="Monitoring port of the NATS server, such as http://nats:8222: check its `sync_interval`."
+            help="Monitoring address of the NATS server, such as http://nats:8222; checks its `sync_interval`."
         ),
     ] = "",
     json_output: Json = False,
