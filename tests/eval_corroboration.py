@@ -22,7 +22,7 @@ from worker.domain.cluster.fields import moment, reference
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.diagnosis.actions import ProposedAction, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Remedy, named
-from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
+from worker.domain.diagnosis.claims import Claim, ClaimVerdict, corroborate, diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import API_VERSIONS, chain_of

@@ -16,7 +16,7 @@ from tests.fakes.faulty_api import FaultyApi
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.app.wiring.clock import SystemClock
-from worker.domain.diagnosis.corroborate import diagnose
+from worker.domain.diagnosis.claims import diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.enrichment.enrich import enrich

@@ -22,7 +22,7 @@ from worker.domain.cluster.detected_labels import detect_labels
 from worker.domain.cluster.kinds import WORKLOADS
 from worker.domain.cluster.owners import owner_chain
 from worker.domain.cluster.rendering.tables import COLUMNS
-from worker.domain.diagnosis.corroborate import diagnose
+from worker.domain.diagnosis.claims import diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.enrichment.enrich import enrich

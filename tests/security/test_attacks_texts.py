@@ -17,7 +17,7 @@ from tests.fakes.memory_model import final
 from tests.fakes.memory_policy import MemoryPolicy
 from tests.fakes.scripted import FAILED, LOGS, World, chosen, incident, recovery, shop
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
-from worker.domain.investigation.prompt.sender import free_texts
+from worker.domain.investigation.prompt.sender_texts import free_texts
 from worker.domain.untrusted.evidence import Evidence
 from worker.domain.untrusted.injection import injection_warning, injections
 from worker.domain.values.errors import ClusterError, ClusterReason

@@ -21,8 +21,8 @@ from nats.aio.client import Client
 
 from schemas.subjects import folded
 from worker.adapters.nats.layout import Config, Wanted
+from worker.domain.values.concurrency import run_concurrently
 from worker.domain.values.errors import ReportedError, Unavailable, system_message
-from worker.domain.values.together import together
 
 MEBIBYTE = 1 << 20
 NO_ROOM = 10047
@@ -152,7 +152,7 @@ class Found:
 async def look(nc: Client, items: Sequence[Wanted], *, patience_seconds: float = 30.0) -> list[Found]:
     """Look at each stream and consumer. Changes nothing. Raises Unavailable as `provision` does."""
     api = _Api(nc, patience_seconds)
-    return await together([api.look(item) for item in items], at_once=LOOKS_AT_ONCE)
+    return await run_concurrently([api.look(item) for item in items], at_once=LOOKS_AT_ONCE)
 
 
 async def provision(

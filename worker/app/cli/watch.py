@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from schemas.analysis import AnalysisResult
     from schemas.audit import AuditEvent
     from worker.adapters.nats.stream_info import ConsumerState
-    from worker.app.board import Board
+    from worker.app.activity import Activity
     from worker.app.operations import Operations
 
 REFRESH_SECONDS = 0.5
@@ -127,27 +127,27 @@ def _short(text: str) -> str:
 async def _live(console: Console, operations: Operations, events: asyncio.Queue[AuditEvent]) -> None:
     from rich.live import Live
 
-    from worker.app.board import Board
+    from worker.app.activity import Activity
 
-    board, lanes = Board(), await operations.lanes()
+    activity, lanes = Activity(), await operations.lanes()
     loop = asyncio.get_running_loop()
     read_at = loop.time()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             while not events.empty():
-                board.record(events.get_nowait())
+                activity.record(events.get_nowait())
             if loop.time() - read_at > LANES_SECONDS:
                 lanes, read_at = await operations.lanes(), loop.time()
-            live.update(picture(board, lanes, datetime.now(UTC)), refresh=True)
+            live.update(picture(activity, lanes, datetime.now(UTC)), refresh=True)
             with contextlib.suppress(TimeoutError):
-                board.record(await asyncio.wait_for(events.get(), REFRESH_SECONDS))
+                activity.record(await asyncio.wait_for(events.get(), REFRESH_SECONDS))
 
 
-def picture(board: Board, lanes: Mapping[str, ConsumerState], now: datetime) -> Group:
+def picture(activity: Activity, lanes: Mapping[str, ConsumerState], now: datetime) -> Group:
     """The whole screen, for 80 columns."""
     from rich.console import Group
 
-    return Group(_lanes(lanes), _in_flight(board, now), _ended(board))
+    return Group(_lanes(lanes), _in_flight(activity, now), _ended(activity))
 
 
 def _table(title: str, *columns: str, wide: str) -> Table:
@@ -176,12 +176,12 @@ def _lanes(lanes: Mapping[str, ConsumerState]) -> Table:
     return table
 
 
-def _in_flight(board: Board, now: datetime) -> Table:
+def _in_flight(activity: Activity, now: datetime) -> Table:
     from rich.text import Text
 
     from worker.app.event_line import step_of, work_after
 
-    runs = list(board.in_flight.values())
+    runs = list(activity.in_flight.values())
     title = f"\nIn flight ({len(runs):,})"
     table = _table(title, "request", "step", "calls", "tools", "tokens", "cost", "time", wide="step")
     for run_ in runs[-SHOWN_IN_FLIGHT:]:
@@ -199,11 +199,11 @@ def _in_flight(board: Board, now: datetime) -> Table:
     return table
 
 
-def _ended(board: Board) -> Table:
+def _ended(activity: Activity) -> Table:
     from rich.text import Text
 
     table = _table("\nEnded", "at", "request", "verdict", "tokens", "cost", "time", wide="verdict")
-    for done in list(board.ended)[-SHOWN_ENDED:][::-1]:
+    for done in list(activity.ended)[-SHOWN_ENDED:][::-1]:
         decided = " needs approval" if done.approval_required else " may run"
         verdict = one_line(done.workflow, STEP_CHARS) + decided if done.workflow else done.verdict
         tokens = done.usage.input_tokens + done.usage.output_tokens

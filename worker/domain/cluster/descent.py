@@ -25,10 +25,10 @@ from worker.domain.cluster.fields import (
 from worker.domain.cluster.kinds import MADE_NAMES, belongs_by_name, built_in
 from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.references import selects
+from worker.domain.values.concurrency import run_concurrently
 from worker.domain.values.errors import or_none
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
-from worker.domain.values.together import together
 
 MAX_READ = 12
 """How many owners of custom kinds, and how many built-in kinds, are read on one level."""
@@ -95,7 +95,7 @@ async def _read(cluster: Cluster, refs: Sequence[ObjectRef]) -> list[Manifest]:
     lists = [
         _list(cluster, ListQuery(kind, namespace, version)) for kind, version in sorted(kinds)[:MAX_READ]
     ]
-    found = await together([*lists, *(_get(cluster, ref) for ref in custom)], at_once=AT_ONCE)
+    found = await run_concurrently([*lists, *(_get(cluster, ref) for ref in custom)], at_once=AT_ONCE)
     return [manifest for answer in found for manifest in answer]
 
 
@@ -147,7 +147,7 @@ async def maker_of(cluster: Cluster, gone: ObjectRef) -> ObjectRef | None:
         if len(parts) > cut
     ]
     named = [ref for ref in candidates if belongs_by_name(ref, gone)]
-    found = await together([_get(cluster, ref) for ref in named], at_once=AT_ONCE)
+    found = await run_concurrently([_get(cluster, ref) for ref in named], at_once=AT_ONCE)
     for ref, answer in zip(named, found, strict=True):
         if answer:
             return ref

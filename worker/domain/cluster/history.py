@@ -19,11 +19,11 @@ from worker.domain.cluster.fields import stamp
 from worker.domain.cluster.owners import OwnerChain
 from worker.domain.cluster.spec_hash import canonical_hash, config_map_names, parameters_digest
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.concurrency import run_concurrently
 from worker.domain.values.errors import HistoryUnavailable, or_none
 from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.ports import Cluster, History
 from worker.domain.values.remediations import GOOD, MODERATE, PastRemediation, SpecMatch
-from worker.domain.values.together import together
 
 RECENT, WINDOW = timedelta(hours=24), timedelta(days=90)
 MAX_CONFIG_MAPS = 100
@@ -80,7 +80,7 @@ async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
     names = config_map_names(root)
     if len(names) > MAX_CONFIG_MAPS:
         return ""
-    config_maps = await together([_config_map(cluster, name, chain.root.namespace) for name in names])
+    config_maps = await run_concurrently([_config_map(cluster, name, chain.root.namespace) for name in names])
     return canonical_hash(root, dict(zip(names, config_maps, strict=True)))
 
 

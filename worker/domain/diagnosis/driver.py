@@ -13,10 +13,10 @@ from worker.domain.cluster.fields import without_managers
 from worker.domain.cluster.kinds import is_secret
 from worker.domain.cluster.rendering.logs import clean_lines
 from worker.domain.diagnosis.facts import LOG, ClusterFacts, Presence, Question, ReadResult
+from worker.domain.values.concurrency import run_concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Keep, Listing, ListQuery, LogQuery, ObjectRef
 from worker.domain.values.ports import Cluster
-from worker.domain.values.together import together
 
 KEPT: Mapping[str, Keep] = {"Event": event_facts, "Pod": without_managers}
 """The fields that rules read of kinds with possibly thousands of objects."""
@@ -49,7 +49,7 @@ class Investigator:
                     batch = list(facts.open)[:left]
                     left -= len(batch)
                     facts.open.clear()
-                    await together([self._answer(facts, question) for question in batch])
+                    await run_concurrently([self._answer(facts, question) for question in batch])
                     conclusion = rules(facts)
                 return conclusion
         return rules(facts)

@@ -23,14 +23,14 @@ from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.cluster.pod_finding import Pods, find_pods, find_workload, workload_of_pods
 from worker.domain.cluster.rendering.tables import unhealthy
 from worker.domain.enrichment.evidence_pack import Piece, pack
-from worker.domain.enrichment.look import Look
+from worker.domain.enrichment.incident_target import IncidentTarget
 from worker.domain.enrichment.sources import Sources
 from worker.domain.untrusted.evidence import Evidence, one_line
 from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.concurrency import run_concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Clock, Cluster
-from worker.domain.values.together import together
 
 EVIDENCE_TOKENS = 2_300
 DEADLINE_SECONDS = 3.0
@@ -145,10 +145,10 @@ class _EnrichmentRun:
         """Everything else, at the same time."""
         self.sources = self._sources()
         readers = [self._source(name, read) for name, read in self.sources.wanted().items()]
-        await together([self._source(LABELS, self._detect), *readers])
+        await run_concurrently([self._source(LABELS, self._detect), *readers])
 
     def _sources(self) -> Sources:
-        return Sources(self.cluster, self.now, Look(self.chain, self.workload, self.pods))
+        return Sources(self.cluster, self.now, IncidentTarget(self.chain, self.workload, self.pods))
 
     async def _detect(self) -> None:
         pod = self.pods.own[0] if self.pods.own and self.chain.start.kind != "Node" else None

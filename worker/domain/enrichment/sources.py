@@ -17,13 +17,13 @@ from worker.domain.cluster.rendering.logs import clean_lines, log_excerpt, most_
 from worker.domain.cluster.rendering.tables import render_table, unhealthy
 from worker.domain.cluster.timeline import timeline
 from worker.domain.enrichment.evidence_pack import CHANGES, Piece
-from worker.domain.enrichment.look import Look
+from worker.domain.enrichment.incident_target import IncidentTarget
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.concurrency import run_concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
-from worker.domain.values.together import together
 
 LOG_LINES, LOG_BYTES = 150, 64 * 1024
 MAX_PODS_WITH_LOGS = 2
@@ -45,13 +45,13 @@ class Sources:
         "pods", "events", "logs", "changes", "nodes", "node events", "storage", "configuration", "kind", "neighbours",
     )  # fmt: skip
 
-    def __init__(self, cluster: Cluster, now: datetime, look: Look) -> None:
-        self._cluster, self._now, self._look = cluster, now, look
+    def __init__(self, cluster: Cluster, now: datetime, target: IncidentTarget) -> None:
+        self._cluster, self._now, self._target = cluster, now, target
         self.failed: dict[str, str] = {}
 
     def wanted(self) -> dict[str, Reader]:
         """The readers that apply to these objects, by name."""
-        look = self._look
+        target = self._target
         readers: dict[str, Reader] = {
             "pods": self._pods,
             "events": self._events,
@@ -60,23 +60,23 @@ class Sources:
             "kind": self._kind_specific,
             "neighbours": self._neighbours,
         }
-        if any(look.failing_on) and look.target.start.kind != "Node":
+        if any(target.failing_on) and target.owners.start.kind != "Node":
             readers["node events"] = self._node_events
-        if look.pods.own and look.target.start.kind not in {"Node", "ResourceQuota", "LimitRange"}:
+        if target.pods.own and target.owners.start.kind not in {"Node", "ResourceQuota", "LimitRange"}:
             readers["logs"] = self._logs
-        if look.pod_spec and look.target.start.kind != "Node":
+        if target.pod_spec and target.owners.start.kind != "Node":
             readers["configuration"] = self._configuration
             readers["storage"] = self._storage
         return readers
 
     def seen(self) -> list[Piece]:
         """The target and its worst pod, which have been read already."""
-        look = self._look
-        manifest, start = look.target.manifests[0], look.target.start
+        target = self._target
+        manifest, start = target.owners.manifests[0], target.owners.start
         if manifest is None:
-            return self._gone() if look.target.exists is False else []
-        pieces = [self._json("object", start, _without_template(manifest, look.pods.own), 3, 520)]
-        worst = (look.pods.failing or look.pods.own)[:1]
+            return self._gone() if target.owners.exists is False else []
+        pieces = [self._json("object", start, _without_template(manifest, target.pods.own), 3, 520)]
+        worst = (target.pods.failing or target.pods.own)[:1]
         if (
             worst
             and start.kind not in {"Node", "Namespace", "ResourceQuota"}
@@ -87,7 +87,7 @@ class Sources:
 
     def _gone(self) -> list[Piece]:
         """A target that does not exist, and its maker, if known."""
-        start, maker = self._look.target.start, self._look.workload
+        start, maker = self._target.owners.start, self._target.workload
         if maker is not None and maker.start.same_as(start):
             maker = None
         by = f"; it was made by {maker.start}" if maker else ""
@@ -128,19 +128,25 @@ class Sources:
         return Rendered(redact(table.body), note)
 
     async def _pods(self) -> list[Piece]:
-        look = self._look
-        more = "" if look.pods.complete else ", more than were read"
-        of = look.workload.start if look.workload and look.target.exists is False else look.target.start
-        scope = f"pods of {of}: {len(look.pods.own)}, {len(look.pods.failing)} failing{more}"
-        return self._table("pods", scope, look.pods.own, 0, 420, everywhere=look.target.start.kind == "Node")
+        target = self._target
+        more = "" if target.pods.complete else ", more than were read"
+        of = (
+            target.workload.start
+            if target.workload and target.owners.exists is False
+            else target.owners.start
+        )
+        scope = f"pods of {of}: {len(target.pods.own)}, {len(target.pods.failing)} failing{more}"
+        return self._table(
+            "pods", scope, target.pods.own, 0, 420, everywhere=target.owners.start.kind == "Node"
+        )
 
     async def _neighbours(self) -> list[Piece]:
-        others = self._look.pods.others
-        scope = f"other failing pods in {self._look.namespace}: {len(others)}"
+        others = self._target.pods.others
+        scope = f"other failing pods in {self._target.namespace}: {len(others)}"
         return self._table("neighbours", scope, others, 6, 200)
 
     async def _events(self) -> list[Piece]:
-        found, about = await self._relevant_events(), self._look.target.start
+        found, about = await self._relevant_events(), self._target.owners.start
         if not found:
             scope = f"events of {about}"
             return [Piece("events", scope, 5, 20, lambda _: Rendered("none"), EvidenceKind.EVENTS)]
@@ -155,16 +161,16 @@ class Sources:
         return self._timeline("events", scope, telling, 1, 480)
 
     async def _relevant_events(self) -> list[Happening]:
-        look, start = self._look, self._look.target.start
-        if not look.namespace or start.kind == "Namespace":
+        target, start = self._target, self._target.owners.start
+        if not target.namespace or start.kind == "Namespace":
             found = await read_events(
-                self._cluster, start if not look.namespace else ObjectRef("", "", start.name)
+                self._cluster, start if not target.namespace else ObjectRef("", "", start.name)
             )
         else:
-            pods = tuple(reference(pod) for pod in look.pods.own)
-            about = (*look.members, *look.pods.between, *pods, *self._claims())
-            root = look.workload.root if look.workload else None
-            found = await read_events_around(self._cluster, look.namespace, about, root)
+            pods = tuple(reference(pod) for pod in target.pods.own)
+            about = (*target.members, *target.pods.between, *pods, *self._claims())
+            root = target.workload.root if target.workload else None
+            found = await read_events_around(self._cluster, target.namespace, about, root)
         if found.error:
             raise found.error
         if found.gap:
@@ -172,7 +178,7 @@ class Sources:
         return list(found.items)
 
     async def _node_events(self) -> list[Piece]:
-        names = [name for name in self._look.failing_on if name][:MAX_NODES]
+        names = [name for name in self._target.failing_on if name][:MAX_NODES]
         found = await read_node_events(self._cluster, names)
         if found.gap:
             self.failed["node events"] = f"not read: {found.gap}"
@@ -189,15 +195,17 @@ class Sources:
         return [Piece(source, scope, rank, cap, render, EvidenceKind.EVENTS)] if found else []
 
     def _claims(self) -> list[ObjectRef]:
-        names = self._look.references.claims
-        return [ObjectRef("PersistentVolumeClaim", name, self._look.namespace) for name in names]
+        names = self._target.references.claims
+        return [ObjectRef("PersistentVolumeClaim", name, self._target.namespace) for name in names]
 
     async def _logs(self) -> list[Piece]:
-        pods = self._look.pods
+        pods = self._target.pods
         chosen = (pods.failing or pods.own)[:MAX_PODS_WITH_LOGS]
         if not pods.failing:
             chosen = chosen[:1]
-        found = await together([self._logs_of(pod, first=index == 0) for index, pod in enumerate(chosen)])
+        found = await run_concurrently(
+            [self._logs_of(pod, first=index == 0) for index, pod in enumerate(chosen)]
+        )
         return [piece for pieces in found for piece in pieces]
 
     async def _logs_of(self, pod: Manifest, *, first: bool) -> list[Piece]:
@@ -208,7 +216,9 @@ class Sources:
         started = container.running or bool(container.terminated)
         runs = [True] if container.ran_before else []
         runs += [False] if started else []
-        pieces = await together([self._log(pod, container, previous=run, first=first) for run in runs])
+        pieces = await run_concurrently(
+            [self._log(pod, container, previous=run, first=first) for run in runs]
+        )
         found = [piece for piece in pieces if piece]
         if not found and container.ran_before and not started:  # the runtime has dropped the previous log
             last = await self._log(pod, container, previous=False, first=first)
@@ -240,9 +250,9 @@ class Sources:
         )
 
     async def _changes(self) -> list[Piece]:
-        if self._look.workload is None:
+        if self._target.workload is None:
             return []
-        root = self._look.workload.root
+        root = self._target.workload.root
         lines = await read_changes(self._cluster, root)
         if not lines:
             return []
@@ -263,10 +273,10 @@ class Sources:
         return [Piece(CHANGES, f"changes of the pod template of {root}, newest first", 2, 280, render)]
 
     async def _nodes(self) -> list[Piece]:
-        look = self._look
-        if look.target.start.kind == "Node":
+        target = self._target
+        if target.owners.start.kind == "Node":
             return []
-        names = look.failing_on or [text(dig(pod, "spec", "nodeName")) for pod in look.pods.own[:1]]
+        names = target.failing_on or [text(dig(pod, "spec", "nodeName")) for pod in target.pods.own[:1]]
         if "" in names:  # not scheduled: every node may be the reason
             listing = await self._cluster.list(ListQuery("Node"))
             return self._table("nodes", f"all nodes: {len(listing.items)}", listing.items, 3, 260)
@@ -281,25 +291,27 @@ class Sources:
         """The other pods on a node in trouble, since the culprit may belong to somebody else."""
         query = ListQuery("Pod", field_selector=f"spec.nodeName={name_of(node)}")
         listing = await self._cluster.list(query)
-        known = {reference(pod) for pod in self._look.pods.own}
+        known = {reference(pod) for pod in self._target.pods.own}
         others = [pod for pod in listing.items if reference(pod) not in known]
         scope = f"other pods on Node {name_of(node)}: {len(others)}"
         return self._table("nodes", scope, others, 4, 220, everywhere=True)
 
     async def _configuration(self) -> list[Piece]:
-        found = self._look.references
+        found = self._target.references
         names = found.config_maps[:MAX_REFERENCES]
-        refs = [ObjectRef("ConfigMap", name, self._look.namespace) for name in names]
+        refs = [ObjectRef("ConfigMap", name, self._target.namespace) for name in names]
         there = await self._read(refs)
         return self._told("configuration", "ConfigMaps the pods refer to", refs, there, found.optional)
 
     async def _storage(self) -> list[Piece]:
         refs = self._claims()[:MAX_REFERENCES]
-        if self._look.target.start.kind == "PersistentVolumeClaim":
-            refs = [ObjectRef("PersistentVolumeClaim", self._look.target.start.name, self._look.namespace)]
+        if self._target.owners.start.kind == "PersistentVolumeClaim":
+            refs = [
+                ObjectRef("PersistentVolumeClaim", self._target.owners.start.name, self._target.namespace)
+            ]
         found = await self._read(refs)
         pieces = self._told("storage", "claims the pods mount", refs, found)
-        if not self._look.pods.failing:
+        if not self._target.pods.failing:
             return pieces
         claims = [claim for claim in found if claim]
         classes = dict.fromkeys(c for claim in claims if (c := text(dig(claim, "spec", "storageClassName"))))
@@ -315,7 +327,7 @@ class Sources:
 
     async def _read(self, refs: Sequence[ObjectRef]) -> list[Manifest | None]:
         """The objects in the order of their names, None for those that do not exist."""
-        return await together([get_optional(self._cluster, ref) for ref in refs])
+        return await run_concurrently([get_optional(self._cluster, ref) for ref in refs])
 
     def _told(
         self,
@@ -339,7 +351,7 @@ class Sources:
 
     async def _kind_specific(self) -> list[Piece]:
         """Objects that matter for a target of this kind, besides its pods."""
-        start, workload = self._look.target.start, self._look.workload
+        start, workload = self._target.owners.start, self._target.workload
         if start.kind in {"Service", "Endpoints"} and start.api_version in {"", "v1"}:
             ref = ObjectRef("Endpoints", start.name, start.namespace)
             return self._told("kind", f"endpoints of {start}", [ref], await self._read([ref]))
@@ -353,14 +365,14 @@ class Sources:
 
     async def _quota(self) -> list[Piece]:
         """Quotas, if a workload has fewer pods than it wants."""
-        look = self._look
-        root = look.workload.root_manifest if look.workload else None
+        target = self._target
+        root = target.workload.root_manifest if target.workload else None
         wanted = dig(root, "spec", "replicas")
-        short = isinstance(wanted, int) and len(look.pods.own) < wanted
-        if not short and look.target.start.kind not in {"LimitRange", "Namespace"}:
+        short = isinstance(wanted, int) and len(target.pods.own) < wanted
+        if not short and target.owners.start.kind not in {"LimitRange", "Namespace"}:
             return []
-        listing = await self._cluster.list(ListQuery("ResourceQuota", look.namespace))
-        return self._table("kind", f"quotas of {look.namespace}", listing.items, 2, 160)
+        listing = await self._cluster.list(ListQuery("ResourceQuota", target.namespace))
+        return self._table("kind", f"quotas of {target.namespace}", listing.items, 2, 160)
 
 
 def _without_template(manifest: Manifest, pods: Sequence[Manifest]) -> Manifest:

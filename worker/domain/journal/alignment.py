@@ -14,7 +14,7 @@ from schemas.evidence import AlignmentFinding, AlignmentOutcome, AlignmentVerdic
 from worker.domain.diagnosis.digest import digest
 from worker.domain.intake.accepted import base_context, signal_resource
 from worker.domain.investigation.loop import Investigated
-from worker.domain.investigation.prompt.sender import free_texts
+from worker.domain.investigation.prompt.sender_texts import free_texts
 from worker.domain.journal.run import Run
 from worker.domain.journal.second_view import SecondChoice, SecondView
 from worker.domain.journal.steps import done

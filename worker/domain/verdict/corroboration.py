@@ -15,7 +15,7 @@ from schemas.analysis import Corroboration, CorroborationSource, DiagnosedCause,
 from worker.domain.cluster.fields import stamp
 from worker.domain.diagnosis.actions import ProposedAction
 from worker.domain.diagnosis.causes import Diagnosis, Strength
-from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, Doubt, corroborate, diagnose
+from worker.domain.diagnosis.claims import Claim, ClaimVerdict, Doubt, corroborate, diagnose
 from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
 from worker.domain.diagnosis.settled import settled_since

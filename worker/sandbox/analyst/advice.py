@@ -13,7 +13,7 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import condition
 from worker.domain.values.workflows import Workflow
-from worker.sandbox.analyst.spoken import ERRORS
+from worker.sandbox.analyst.alert_words import ERRORS
 from worker.sandbox.analyst.transcript import Incident
 
 CONTENT = frozenset({Cause.INVALID_CONFIGURATION, Cause.BAD_CONFIGURATION_CHANGE})

@@ -17,10 +17,10 @@ from worker.domain.diagnosis.structure import observed, pods_of
 from worker.domain.untrusted.injection import suspicious_lines
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import answer, objections
+from worker.sandbox.analyst.alert_words import recovered, spoken_finding
 from worker.sandbox.analyst.choose import ACTIONS, Selection, Situation, choose
 from worker.sandbox.analyst.lookup import Lookup
 from worker.sandbox.analyst.signals import choose_signal
-from worker.sandbox.analyst.spoken import recovered, spoken_finding
 from worker.sandbox.analyst.transcript import SUBMIT, Call, Incident, Seen, Transcript, read_request, words_in
 
 NAME = "offline-analyst"

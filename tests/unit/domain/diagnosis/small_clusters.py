@@ -9,7 +9,7 @@ from tests.fakes.memory_cluster import MemoryCluster
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.actions import ProposedAction
 from worker.domain.diagnosis.causes import Diagnosis, named
-from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
+from worker.domain.diagnosis.claims import Claim, ClaimVerdict, corroborate, diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.values.objects import Manifest, ObjectRef

@@ -6,7 +6,7 @@ from tests.fakes.manifests import crashing
 from tests.unit.domain.diagnosis.small_clusters import claim, judged, waiting, workload
 from worker.domain.diagnosis.actions import ProposedAction, misfit, remedies_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
-from worker.domain.diagnosis.corroborate import Doubt
+from worker.domain.diagnosis.claims import Doubt
 from worker.domain.diagnosis.structure import ref_to
 from worker.domain.values.workflows import Workflow
 

@@ -6,7 +6,7 @@ from tests.fakes.manifests import crashing, obj, replica_set, running
 from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, pod_of, waiting, workload
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy, Strength
-from worker.domain.diagnosis.corroborate import Doubt
+from worker.domain.diagnosis.claims import Doubt
 
 
 def rolled_out(*, failed_at: str = "", reason: str = "", new: str = "shop/app:2"):
@@ -232,7 +232,7 @@ async def test_a_change_of_long_ago_makes_no_stale_configuration():
 
 async def test_what_could_not_be_read_keeps_the_order_of_changes_from_bearing_an_answer_out():
     from tests.fakes.memory_cluster import MemoryCluster
-    from worker.domain.diagnosis.corroborate import corroborate
+    from worker.domain.diagnosis.claims import corroborate
     from worker.domain.diagnosis.driver import Budget, Investigator
     from worker.domain.diagnosis.facts import ClusterFacts
     from worker.domain.values.errors import ClusterReason

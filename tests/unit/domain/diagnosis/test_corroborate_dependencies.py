@@ -6,7 +6,7 @@ from tests.fakes.manifests import crashing, event, obj, running
 from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, service, waiting, workload
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Relation, Remedy
-from worker.domain.diagnosis.corroborate import Doubt
+from worker.domain.diagnosis.claims import Doubt
 
 LIMITED = {"resources": {"limits": {"memory": "64Mi"}}}
 OOM = crashing("OOMKilled", 137)

@@ -14,7 +14,7 @@ from tests.unit.domain.diagnosis.small_clusters import (
 )
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy, Strength
-from worker.domain.diagnosis.corroborate import Doubt
+from worker.domain.diagnosis.claims import Doubt
 
 LIMITED = {"resources": {"limits": {"memory": "64Mi"}}}
 

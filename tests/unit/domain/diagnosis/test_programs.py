@@ -20,7 +20,7 @@ from tests.unit.domain.diagnosis.small_clusters import (
 )
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Remedy
-from worker.domain.diagnosis.corroborate import corroborate, diagnose
+from worker.domain.diagnosis.claims import corroborate, diagnose
 from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.statements import statements

@@ -15,7 +15,7 @@ from tests.unit.domain.diagnosis.small_clusters import (
 )
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy
-from worker.domain.diagnosis.corroborate import Doubt
+from worker.domain.diagnosis.claims import Doubt
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Question
 from worker.domain.diagnosis.scheduling import meets_one, requests_of, tolerated

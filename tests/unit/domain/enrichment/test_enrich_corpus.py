@@ -15,7 +15,7 @@ from tests.fakes.tool_context import tool_context
 from worker.domain.enrichment.enrich import enrich
 from worker.domain.intake.accepted import base_context
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
-from worker.domain.investigation.prompt.sender import free_texts
+from worker.domain.investigation.prompt.sender_texts import free_texts
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import EvidenceLog

@@ -13,7 +13,7 @@ from worker.domain.intake.accepted import (
     sent_enrichment,
     signal_resource,
 )
-from worker.domain.investigation.prompt.sender import free_texts
+from worker.domain.investigation.prompt.sender_texts import free_texts
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.values.workflows import SelectionContext

@@ -14,7 +14,7 @@ from schemas.failure import DeadLetterReason
 from schemas.usage import Usage
 from tests.fakes.audit_chains import accepted
 from worker.adapters.nats.stream_info import ConsumerState
-from worker.app.board import ENDED_KEPT, IN_FLIGHT_KEPT, Board
+from worker.app.activity import ENDED_KEPT, IN_FLIGHT_KEPT, Activity
 from worker.app.cli.watch import picture
 from worker.app.event_line import step_of
 
@@ -46,47 +46,47 @@ def event(payload, key="rr-1", *, seconds=0):
     )
 
 
-def board(*events):
-    made = Board()
+def activity(*events):
+    made = Activity()
     for one in events:
         made.record(one)
     return made
 
 
 def test_an_analysis_in_flight_counts_what_it_has_spent():
-    run = board(event(accepted()), event(REPLY, seconds=3), event(TOOL, seconds=4)).in_flight["rr-1"]
+    run = activity(event(accepted()), event(REPLY, seconds=3), event(TOOL, seconds=4)).in_flight["rr-1"]
     assert (BEGAN, 1, 1, 1_000, 0.25) == (run.began, run.calls, run.tools, run.tokens, run.cost_usd)
 
 
 def test_an_unknown_price_is_no_price_of_zero():
     free = REPLY.model_copy(update={"usage": Usage(input_tokens=5)})
-    assert board(event(free)).in_flight["rr-1"].cost_usd is None
+    assert activity(event(free)).in_flight["rr-1"].cost_usd is None
 
 
 @pytest.mark.parametrize(("end", "verdict"), [(DONE, "completed"), (DEAD, "internal_error")])
 def test_an_analysis_that_ends_moves_to_the_ended_ones(end, verdict):
-    made = board(event(accepted()), event(end, seconds=9))
+    made = activity(event(accepted()), event(end, seconds=9))
     assert not made.in_flight
     assert [("rr-1", verdict)] == [(done.key, done.verdict) for done in made.ended]
 
 
 def test_an_event_that_is_published_again_counts_once():
     events = [event(accepted()), event(REPLY, seconds=1), event(DONE, seconds=2)]
-    run = board(*events[:2], events[1]).in_flight["rr-1"]
+    run = activity(*events[:2], events[1]).in_flight["rr-1"]
     assert (1_000, 0.25) == (run.tokens, run.cost_usd)
-    made = board(*events, *events)
+    made = activity(*events, *events)
     assert (0, 1) == (len(made.in_flight), len(made.ended))
 
 
 def test_a_request_that_is_accepted_again_begins_again():
-    made = board(event(accepted()), event(REPLY), event(accepted(), seconds=60))
+    made = activity(event(accepted()), event(REPLY), event(accepted(), seconds=60))
     assert (BEGAN + timedelta(seconds=60), 0) == (made.in_flight["rr-1"].began, made.in_flight["rr-1"].calls)
 
 
 def test_the_board_stays_small_whatever_is_heard():
-    made = board(*(event(accepted(), f"rr-{n}") for n in range(IN_FLIGHT_KEPT + 5)))
+    made = activity(*(event(accepted(), f"rr-{n}") for n in range(IN_FLIGHT_KEPT + 5)))
     assert (IN_FLIGHT_KEPT, "rr-5") == (len(made.in_flight), next(iter(made.in_flight)))
-    assert ENDED_KEPT == len(board(*(event(DONE, f"rr-{n}") for n in range(ENDED_KEPT + 5))).ended)
+    assert ENDED_KEPT == len(activity(*(event(DONE, f"rr-{n}") for n in range(ENDED_KEPT + 5))).ended)
 
 
 def shown(made, width=80):
@@ -98,7 +98,7 @@ def shown(made, width=80):
 
 
 def test_the_live_view_shows_queues_analyses_and_verdicts_in_80_columns():
-    lines = shown(board(event(accepted()), event(TOOL, seconds=4), event(DONE, "rr-0"))).splitlines()
+    lines = shown(activity(event(accepted()), event(TOOL, seconds=4), event(DONE, "rr-0"))).splitlines()
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     for part in ("p0", "1,234", "rr-1", "get_resource(Pod)", "30 s", "undo-rollout", "$0.25"):
@@ -110,7 +110,7 @@ def test_hostile_text_cannot_control_the_terminal():
     done = DONE.model_copy(update={"workflow_id": "\x1b[2Jundo"})
     running = event(hostile).model_copy(update={"request_key": "rr\x1b[2J"})
     ended = event(done, seconds=1).model_copy(update={"request_key": "\u202err"})
-    text = shown(board(running, ended), width=160)
+    text = shown(activity(running, ended), width=160)
     assert not {"\x1b", "\u202e"} & set(text)
     assert "[red]" in text
 

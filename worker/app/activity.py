@@ -57,7 +57,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Board:
+class Activity:
     """The state of all known analyses, the oldest first."""
 
     in_flight: BoundedDict[str, InFlight] = field(default_factory=lambda: BoundedDict(IN_FLIGHT_KEPT))

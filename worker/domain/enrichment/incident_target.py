@@ -1,4 +1,4 @@
-"""The subject of a first look, as far as it has been found."""
+"""The object an incident is about, with its workload and pods, as far as they have been found."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from worker.domain.values.objects import ObjectRef
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The subject of the first look: the target, the workload that runs its pods, and the pods."""
+class IncidentTarget:
+    """The object an incident is about with its owners, the workload that runs its pods, and the pods."""
 
-    target: OwnerChain
+    owners: OwnerChain
     workload: OwnerChain | None
     pods: Pods
 
     @property
     def namespace(self) -> str:
         """The namespace events and pods are in, empty for cluster scope."""
-        return self.target.start.home
+        return self.owners.start.home
 
     @property
     def members(self) -> tuple[ObjectRef, ...]:
-        """The target, its owners, and the workload with its owners."""
-        return (*self.target.chain, *(self.workload.chain if self.workload else ()))
+        """The object, its owners, and the workload with its owners."""
+        return (*self.owners.chain, *(self.workload.chain if self.workload else ()))
 
     @property
     def pod_spec(self) -> dict[str, Any]:
