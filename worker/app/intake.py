@@ -31,7 +31,7 @@ from worker.app.broker import unsuitable
 from worker.app.link import BrokerLink, refusal
 from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.delays import PROBE_SILENCE_SECONDS, STARTUP_LOOK_SECONDS, STARTUP_REPORT_SECONDS
 from worker.domain.values.delivery import MessageHandler, urgency_of
 from worker.domain.values.errors import ReportedError
@@ -162,7 +162,7 @@ class Intake:
             await asyncio.sleep(STARTUP_LOOK_SECONDS)
 
     async def _start(self) -> None:
-        await run_concurrently([pump.start() for pump in self.pumps])
+        await concurrently([pump.start() for pump in self.pumps])
         for pump in self.pumps:
             for name, loop in pump.loops.items():
                 self.supervisor.watch(name, loop)
@@ -177,7 +177,7 @@ class Intake:
         self._announce()
         await self._loops.aclose()
         log.info("worker_draining", running=sum(pump.running for pump in self.pumps))
-        await run_concurrently([pump.drain(self.drain_seconds, self._hurry) for pump in self.pumps])
+        await concurrently([pump.drain(self.drain_seconds, self._hurry) for pump in self.pumps])
 
     def _announce(self) -> None:
         """Stop being ready, and start no further run: at once, before anything else."""

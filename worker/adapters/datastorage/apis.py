@@ -40,7 +40,7 @@ from worker.adapters.json_server import CONNECTIONS, Exchange, RequestFailedErro
 from worker.domain.catalog.documents import action_text
 from worker.domain.cluster.fields import dig, mapping, text, whole
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.workflows import ActionText, SelectionContext, Workflow
 
 MAX_WORKFLOWS = 1_000
@@ -179,7 +179,7 @@ async def _by_steps(exchange: Exchange) -> CatalogRecords:
                 listed.setdefault(name, action.action_type)
             if len(listed) > MAX_WORKFLOWS:
                 raise RequestFailedError(f"the catalog has more than {MAX_WORKFLOWS} workflows")
-    read = await run_concurrently([_record(exchange, name, {}) for name in listed], at_once=CONNECTIONS)
+    read = await concurrently([_record(exchange, name, {}) for name in listed], at_once=CONNECTIONS)
     records = dict(zip(listed, read, strict=True))
     if records and all(record is None for record in read):
         raise RequestFailedError(f"it lists {len(records)} workflows and returned no record for any of them")
@@ -287,7 +287,7 @@ class PlaybooksApi:
 
         try:
             asked = list(self._signal_types)
-            answers = await run_concurrently([ask(name) for name in asked], at_once=CONNECTIONS)
+            answers = await concurrently([ask(name) for name in asked], at_once=CONNECTIONS)
         except RequestFailedError as error:
             raise ApiMissingError(str(error), status=404) if error.status == 404 else error from error
         for signal_type, answer in zip(asked, answers, strict=True):

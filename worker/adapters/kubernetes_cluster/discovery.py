@@ -28,7 +28,7 @@ from worker.adapters.kubernetes_cluster.served import (
 from worker.domain.cluster.fields import mappings
 from worker.domain.cluster.kinds import built_in
 from worker.domain.values.bounded import BoundedDict
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Manifest
 
@@ -131,7 +131,7 @@ class Discovery:
         preferred = ["v1", *(served[0] for served in versions if served)]
         failures: dict[str, ClusterError] = {}
         for batch in (preferred, [version for served in versions for version in served[1:]]):
-            answers = await run_concurrently([self._try(version) for version in batch])
+            answers = await concurrently([self._try(version) for version in batch])
             told = dict(zip(batch, answers, strict=True))
             failures |= {name: answer for name, answer in told.items() if isinstance(answer, ClusterError)}
             served = [one for answer in answers if not isinstance(answer, ClusterError) for one in answer]

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from worker.adapters.mcp_tools.bounds import MAX_BODY_BYTES, ServerLog, bound_answer
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ExternalToolError
 from worker.domain.values.external_tools import ExternalAnswer, ExternalTool, McpServer
 
@@ -74,7 +74,7 @@ class McpTools:
         self._tasks = [asyncio.create_task(mounted.run()) for mounted in self._mounted.values()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
-                await run_concurrently([mounted.tried() for mounted in self._mounted.values()])
+                await concurrently([mounted.tried() for mounted in self._mounted.values()])
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from schemas.outcome import RemediationOutcome
 from schemas.subjects import Subjects, history_key
 from worker.adapters.nats.stream import FencedStream
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.delays import HISTORY_WRITE_SECONDS
 from worker.domain.values.errors import HistoryUnavailable, Unavailable
 from worker.domain.values.objects import ObjectRef
@@ -68,7 +68,7 @@ class NatsHistory:
         try:
             if newest and await self._outcomes.newest(self._subjects.outcome(">")) is None:
                 return Past(newest)  # no executor publishes any
-            return Past(tuple(await run_concurrently([self._joined(item, target) for item in newest])))
+            return Past(tuple(await concurrently([self._joined(item, target) for item in newest])))
         except Unavailable as error:
             raise _unavailable(target, error) from error
 

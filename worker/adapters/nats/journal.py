@@ -30,7 +30,7 @@ from schemas.subjects import kv_key
 from worker.adapters.nats.journal_format import STEP_BYTES, Unreadable, decode, encode, is_large, read_head
 from worker.adapters.nats.stream import FencedStream, StoredMessage
 from worker.domain.journal.steps import finished, since_finished
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import AuditRecord, Step
 from worker.domain.values.step_kinds import FINISHED, UNREADABLE
@@ -122,9 +122,7 @@ class NatsJournal:
         last = await stored(total)
         if finished(steps := [_step(total, total, last, [])]):
             return steps, newest.sequence
-        earlier = await run_concurrently(
-            [stored(number) for number in range(1, total)], at_once=READS_AT_ONCE
-        )
+        earlier = await concurrently([stored(number) for number in range(1, total)], at_once=READS_AT_ONCE)
         steps = []
         for number, parts in enumerate([*earlier, last], 1):
             steps.append(_step(number, total, parts, steps))

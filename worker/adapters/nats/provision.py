@@ -21,7 +21,7 @@ from nats.aio.client import Client
 
 from schemas.subjects import folded
 from worker.adapters.nats.layout import Config, Wanted
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ReportedError, Unavailable, system_message
 
 MEBIBYTE = 1 << 20
@@ -152,7 +152,7 @@ class Found:
 async def look(nc: Client, items: Sequence[Wanted], *, patience_seconds: float = 30.0) -> list[Found]:
     """Look at each stream and consumer. Changes nothing. Raises Unavailable as `provision` does."""
     api = _Api(nc, patience_seconds)
-    return await run_concurrently([api.look(item) for item in items], at_once=LOOKS_AT_ONCE)
+    return await concurrently([api.look(item) for item in items], at_once=LOOKS_AT_ONCE)
 
 
 async def provision(

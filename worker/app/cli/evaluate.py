@@ -19,7 +19,7 @@ import typer
 
 from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, counted, print_json, progress
 from worker.app.cli.demo import analyse
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ async def _evaluate_cases(
                 return score(case.name, expected_of(case), result)
 
             runs = [score_case(number, case) for number, case in enumerate(cases)]
-            scores = await run_concurrently(runs, at_once=parallel)
+            scores = await concurrently(runs, at_once=parallel)
     if as_json:
         print_json({"total": total(scores), "cases": [asdict(s) for s in scores]})
     else:
@@ -288,7 +288,7 @@ async def _evaluate_recordings(
             gaps += len(replayed.gaps)
             return recorded, replayed.result
 
-        replays = await run_concurrently([pair(path) for path in paths], at_once=parallel)
+        replays = await concurrently([pair(path) for path in paths], at_once=parallel)
         pairs = [found for found in replays if found]
     rows = compare(pairs, seed=seed)
     if as_json:

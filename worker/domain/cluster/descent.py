@@ -25,7 +25,7 @@ from worker.domain.cluster.fields import (
 from worker.domain.cluster.kinds import MADE_NAMES, belongs_by_name, built_in
 from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.references import selects
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import or_none
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -95,7 +95,7 @@ async def _read(cluster: Cluster, refs: Sequence[ObjectRef]) -> list[Manifest]:
     lists = [
         _list(cluster, ListQuery(kind, namespace, version)) for kind, version in sorted(kinds)[:MAX_READ]
     ]
-    found = await run_concurrently([*lists, *(_get(cluster, ref) for ref in custom)], at_once=AT_ONCE)
+    found = await concurrently([*lists, *(_get(cluster, ref) for ref in custom)], at_once=AT_ONCE)
     return [manifest for answer in found for manifest in answer]
 
 
@@ -147,7 +147,7 @@ async def maker_of(cluster: Cluster, gone: ObjectRef) -> ObjectRef | None:
         if len(parts) > cut
     ]
     named = [ref for ref in candidates if belongs_by_name(ref, gone)]
-    found = await run_concurrently([_get(cluster, ref) for ref in named], at_once=AT_ONCE)
+    found = await concurrently([_get(cluster, ref) for ref in named], at_once=AT_ONCE)
     for ref, answer in zip(named, found, strict=True):
         if answer:
             return ref

@@ -16,7 +16,7 @@ from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, pod_template, strings, text
 from worker.domain.cluster.owners import OwnerChain
 from worker.domain.cluster.references import references_of, selects
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -73,7 +73,7 @@ async def detect_labels(cluster: Cluster, chain: OwnerChain, pod: Manifest | Non
     if chain.manifests[0] is None:
         return UNKNOWN_LABELS
     subject = _subject(cluster, chain, pod)
-    outcomes = await run_concurrently([_attempt(name, subject) for name in DETECTIONS])
+    outcomes = await concurrently([_attempt(name, subject) for name in DETECTIONS])
     found: dict[str, Any] = {
         name: outcome for name, outcome in zip(DETECTIONS, outcomes, strict=True) if outcome is not None
     }

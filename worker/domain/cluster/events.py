@@ -29,7 +29,7 @@ from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.references import selector_of
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import Keep, Listing, ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -258,7 +258,7 @@ async def read_node_events(cluster: Cluster, names: Sequence[str]) -> EventsRead
     raises ClusterError.
     """
     refs = [ObjectRef("Node", name, "default") for name in names]
-    answers = await run_concurrently([_list_events(cluster, ref) for ref in refs], at_once=AT_ONCE)
+    answers = await concurrently([_list_events(cluster, ref) for ref in refs], at_once=AT_ONCE)
     errors = [answer.error for answer in answers if answer.error]
     missing = [
         ref.name
@@ -275,7 +275,7 @@ async def read_node_events(cluster: Cluster, names: Sequence[str]) -> EventsRead
 async def _events_by_name(cluster: Cluster, objects: Sequence[ObjectRef]) -> _Listed:
     """Events about the first 16 of these objects."""
     asked = objects[:MAX_OBJECTS]
-    answers = await run_concurrently([_list_events(cluster, ref) for ref in asked], at_once=AT_ONCE)
+    answers = await concurrently([_list_events(cluster, ref) for ref in asked], at_once=AT_ONCE)
     missing = [str(ref) for ref, answer in zip(asked, answers, strict=True) if answer.error or answer.gap]
     missing += [str(ref) for ref in objects[MAX_OBJECTS:]]
     more = f" and {len(missing) - 3} other objects" if len(missing) > 3 else ""

@@ -19,7 +19,7 @@ from worker.domain.cluster.fields import stamp
 from worker.domain.cluster.owners import OwnerChain
 from worker.domain.cluster.spec_hash import canonical_hash, config_map_names, parameters_digest
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import HistoryUnavailable, or_none
 from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.ports import Cluster, History
@@ -80,7 +80,7 @@ async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
     names = config_map_names(root)
     if len(names) > MAX_CONFIG_MAPS:
         return ""
-    config_maps = await run_concurrently([_config_map(cluster, name, chain.root.namespace) for name in names])
+    config_maps = await concurrently([_config_map(cluster, name, chain.root.namespace) for name in names])
     return canonical_hash(root, dict(zip(names, config_maps, strict=True)))
 
 

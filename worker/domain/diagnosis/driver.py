@@ -13,7 +13,7 @@ from worker.domain.cluster.fields import without_managers
 from worker.domain.cluster.kinds import is_secret
 from worker.domain.cluster.rendering.logs import clean_lines
 from worker.domain.diagnosis.facts import LOG, ClusterFacts, Presence, Question, ReadResult
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Keep, Listing, ListQuery, LogQuery, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -49,7 +49,7 @@ class Investigator:
                     batch = list(facts.open)[:left]
                     left -= len(batch)
                     facts.open.clear()
-                    await run_concurrently([self._answer(facts, question) for question in batch])
+                    await concurrently([self._answer(facts, question) for question in batch])
                     conclusion = rules(facts)
                 return conclusion
         return rules(facts)

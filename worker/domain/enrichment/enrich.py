@@ -27,7 +27,7 @@ from worker.domain.enrichment.incident_target import IncidentTarget
 from worker.domain.enrichment.sources import Sources
 from worker.domain.untrusted.evidence import Evidence, one_line
 from worker.domain.untrusted.redaction.redact import redact
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Clock, Cluster
@@ -145,7 +145,7 @@ class _EnrichmentRun:
         """Everything else, at the same time."""
         self.sources = self._sources()
         readers = [self._source(name, read) for name, read in self.sources.wanted().items()]
-        await run_concurrently([self._source(LABELS, self._detect), *readers])
+        await concurrently([self._source(LABELS, self._detect), *readers])
 
     def _sources(self) -> Sources:
         return Sources(self.cluster, self.now, IncidentTarget(self.chain, self.workload, self.pods))

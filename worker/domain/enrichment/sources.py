@@ -20,7 +20,7 @@ from worker.domain.enrichment.evidence_pack import CHANGES, Piece
 from worker.domain.enrichment.incident_target import IncidentTarget
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.untrusted.redaction.redact import redact
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -203,9 +203,7 @@ class Sources:
         chosen = (pods.failing or pods.own)[:MAX_PODS_WITH_LOGS]
         if not pods.failing:
             chosen = chosen[:1]
-        found = await run_concurrently(
-            [self._logs_of(pod, first=index == 0) for index, pod in enumerate(chosen)]
-        )
+        found = await concurrently([self._logs_of(pod, first=index == 0) for index, pod in enumerate(chosen)])
         return [piece for pieces in found for piece in pieces]
 
     async def _logs_of(self, pod: Manifest, *, first: bool) -> list[Piece]:
@@ -216,9 +214,7 @@ class Sources:
         started = container.running or bool(container.terminated)
         runs = [True] if container.ran_before else []
         runs += [False] if started else []
-        pieces = await run_concurrently(
-            [self._log(pod, container, previous=run, first=first) for run in runs]
-        )
+        pieces = await concurrently([self._log(pod, container, previous=run, first=first) for run in runs])
         found = [piece for piece in pieces if piece]
         if not found and container.ran_before and not started:  # the runtime has dropped the previous log
             last = await self._log(pod, container, previous=False, first=first)
@@ -327,7 +323,7 @@ class Sources:
 
     async def _read(self, refs: Sequence[ObjectRef]) -> list[Manifest | None]:
         """The objects in the order of their names, None for those that do not exist."""
-        return await run_concurrently([get_optional(self._cluster, ref) for ref in refs])
+        return await concurrently([get_optional(self._cluster, ref) for ref in refs])
 
     def _told(
         self,

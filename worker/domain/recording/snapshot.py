@@ -19,7 +19,7 @@ from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.pod_finding import worst_first
 from worker.domain.cluster.pods import containers, pod_failing, pod_reason, pod_status
 from worker.domain.untrusted.redaction.redact import redact, redact_json
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason, ReportedError, or_none
 from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -87,7 +87,7 @@ class _Taking:
     asked: set[ObjectRef] = field(default_factory=set)
 
     async def read_all(self, reads: Any) -> None:
-        await run_concurrently(list(reads), at_once=READS_AT_ONCE)
+        await concurrently(list(reads), at_once=READS_AT_ONCE)
 
     async def read_list(
         self, kind: str, namespace: str = "", *, field_selector: str = "", needed: bool = False

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def run_concurrently(calls: Sequence[Awaitable[T]], *, at_once: int | None = None) -> list[T]:
+async def concurrently(calls: Sequence[Awaitable[T]], *, at_once: int | None = None) -> list[T]:
     """Await all calls, `at_once` of them at a time. Returns their results in order.
 
     The first failure cancels the others and is raised as it is, where `asyncio.gather` would leave them

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 
 
 async def test_results_come_in_the_order_of_the_calls():
@@ -13,8 +13,8 @@ async def test_results_come_in_the_order_of_the_calls():
         await asyncio.sleep(seconds)
         return value
 
-    assert ["a", "b"] == await run_concurrently([after(0.01, "a"), after(0, "b")])
-    assert [] == await run_concurrently([])
+    assert ["a", "b"] == await concurrently([after(0.01, "a"), after(0, "b")])
+    assert [] == await concurrently([])
 
 
 async def test_the_first_failure_is_raised_as_it_is_and_cancels_the_others():
@@ -32,7 +32,7 @@ async def test_the_first_failure_is_raised_as_it_is_and_cancels_the_others():
         raise LookupError("x")
 
     with pytest.raises(LookupError, match="x"):
-        await run_concurrently([waits(), fails()])
+        await concurrently([waits(), fails()])
     assert cancelled.is_set()
 
 
@@ -46,7 +46,7 @@ async def test_no_more_calls_run_at_once_than_allowed():
         await asyncio.sleep(0)
         running -= 1
 
-    await run_concurrently([call() for _ in range(20)], at_once=3)
+    await concurrently([call() for _ in range(20)], at_once=3)
     assert 3 == most
 
 
@@ -59,5 +59,5 @@ async def test_calls_that_never_had_their_turn_are_closed():
 
     calls = [fails(), *(waits() for _ in range(5))]
     with pytest.raises(ValueError, match="first"):
-        await run_concurrently(calls, at_once=1)
+        await concurrently(calls, at_once=1)
     assert {inspect.CORO_CLOSED} == {inspect.getcoroutinestate(call) for call in calls}

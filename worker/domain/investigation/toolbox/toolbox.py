@@ -27,7 +27,7 @@ from worker.domain.investigation.toolbox.tool import (
 )
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, fence, one_line
 from worker.domain.untrusted.redaction.redact import redact
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.conversation import ToolCall, ToolResult, ToolSpec
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
 from worker.domain.values.tokens import cut_middle, fits
@@ -133,7 +133,7 @@ class Toolbox:
             chosen = [
                 (plan, tool) for plan in to_run if (tool := plan.tool) and tool.uses_target is uses_target
             ]
-            outcomes = await run_concurrently([self._attempt(tool, plan) for plan, tool in chosen])
+            outcomes = await concurrently([self._attempt(tool, plan) for plan, tool in chosen])
             for (plan, _), outcome in zip(chosen, outcomes, strict=True):
                 found[plan.key] = outcome
                 if isinstance(outcome, ToolOutput) and outcome.target:

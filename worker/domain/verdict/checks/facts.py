@@ -19,7 +19,7 @@ from worker.domain.cluster.history import KnownHistory, Lookback, failed_here
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.untrusted.evidence import ENRICHMENT, Evidence, EvidenceLog
-from worker.domain.values.concurrency import run_concurrently
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import CatalogUnavailable, ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Catalog, Cluster
@@ -179,7 +179,7 @@ class FactFinder:
     async def _with_choice(self, answer: Answer, facts: VerdictFacts) -> VerdictFacts:
         lookup = lookup_context(answer, facts.context)
         wanted = [a.workflow_id for a in answer.alternatives[:MAX_ALTERNATIVES]]
-        found = await run_concurrently([self.catalog.get(id_, lookup) for id_ in wanted])
+        found = await concurrently([self.catalog.get(id_, lookup) for id_ in wanted])
         known = frozenset(workflow.workflow_id for workflow in found if workflow is not None)
         facts = replace(facts, alternatives=known)
         chosen = answer.selected_workflow
