@@ -1,9 +1,11 @@
 """Admission control: which runs of this process may start now, and whether messages may be pulled.
 
 - A suspect runs in isolation, by the rules of worker/domain/journal/isolation.py.
-- While no model answers our calls (credentials, spending limit, outage), one request probes it now and then,
-  and no other message is pulled. The worker keeps the probing request, so that probes use up no deliveries,
-  and work continues as soon as one succeeds.
+- While no model answers our calls (a run ended with one of the reasons BLOCKING of
+  worker/domain/values/errors.py; worker/domain/investigation/models/health.py says when a failure is an
+  outage), no message is pulled and one request probes the model, with the pauses of
+  worker/domain/values/retry.py. The worker keeps the probing request, so that probes use up no deliveries. The
+  first reply to any run, or the end of the probing request, starts the intake again.
 - Once the worker shuts down, no run starts, and waiting messages are returned to the queue.
 """
 

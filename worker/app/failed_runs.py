@@ -15,7 +15,7 @@ from worker.app.metrics import WorkerMetrics
 from worker.app.settings.groups import WorkerSettings
 from worker.domain.journal.run import Run
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts
-from worker.domain.values.delays import NOT_NOW_SECONDS, PROBE_OUTAGE_SECONDS
+from worker.domain.values.delays import NOT_NOW_SECONDS
 from worker.domain.values.delivery import Settlement, retry
 from worker.domain.values.errors import (
     BLOCKING,
@@ -29,7 +29,7 @@ from worker.domain.values.errors import (
     is_resource_fault,
 )
 from worker.domain.values.ports import Clock
-from worker.domain.values.retry import next_delay, probe_pause
+from worker.domain.values.retry import error_delay, next_delay, probe_pause
 from worker.domain.values.step_kinds import MODEL_OUTAGE
 from worker.domain.verdict.outcome import Ending, Stop
 
@@ -133,17 +133,16 @@ class FailedRuns:
         if count > PROBES and problem.reason in PERHAPS_OF_ONE:
             self.admission.release(message)
             return Hold(NOT_NOW_SECONDS, run.name)
-        pause = probe_pause(self.settings.probe_seconds, count)
-        return Hold(min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(count, 30)) if outage else pause, run.name)
+        return Hold(probe_pause(self.settings.probe_seconds, count, outage=outage), run.name)
 
     async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
         """Run a request again after an internal error; dead-letter it after the last allowed one."""
-        attempt = counts.errors + 1
-        if attempt >= self.settings.max_failures:
+        delay = error_delay(self.settings.retries, counts.errors + 1)
+        if delay is None:
             return await self.closing.dead_letter(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
         await run.end(FAILED, reason=INTERNAL_ERROR)
         self.metrics.retries.labels(INTERNAL_ERROR).inc()
-        return retry(min(self.settings.retry_cap_seconds, 2.0**attempt))
+        return retry(delay)
 
 
 def _lacking(problem: Exception) -> str:

@@ -33,6 +33,7 @@ from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
 from worker.domain.journal.run import Run, dead_letter_step
 from worker.domain.journal.steps import RELEASED, Counts, count, done, finished, is_overtaken, owner
+from worker.domain.values.concurrency import MAX_INLINE_JSON_BYTES
 from worker.domain.values.delays import HELD_CHECK_SECONDS, NOT_NOW_SECONDS, RELEASE_PAUSE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
@@ -50,8 +51,6 @@ from worker.domain.values.retry import broker_delay
 from worker.domain.values.step_kinds import DEAD_LETTERED, LLM, RESULT
 from worker.domain.verdict.outcome import Ending
 
-DECODE_INLINE_BYTES = 256 * 1024
-"""Larger bodies are decoded in a thread: heartbeats must go on meanwhile."""
 RELEASE_TRIES = 1_000
 
 log = structlog.stdlib.get_logger(__name__)
@@ -186,7 +185,7 @@ class RequestHandler:
         self, body: bytes, headers: Mapping[str, str], delivery: Delivery
     ) -> AcceptedRequest | InvalidRequest:
         read = partial(accept, body, headers, delivery, self._subjects, self._settings.cluster_name)
-        return await asyncio.to_thread(read) if len(body) > DECODE_INLINE_BYTES else read()
+        return await asyncio.to_thread(read) if len(body) > MAX_INLINE_JSON_BYTES else read()
 
     async def _attempt(self, accepted: AcceptedRequest, last_run: str) -> Settlement | Hold:
         run = await self._look_up(accepted)

@@ -1,4 +1,8 @@
-"""Supervises loops that must run as long as the process: one that ends by itself ends the worker."""
+"""Supervises loops that must run as long as the process, such as pulling and sending heartbeats.
+
+One that ends by itself, with or without an exception, makes readiness fail and ends the worker: Intake.run
+lets running analyses finish within the drain time, returns the rest to the queue, and raises IntakeError.
+"""
 
 from __future__ import annotations
 

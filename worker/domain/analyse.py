@@ -30,11 +30,11 @@ from worker.domain.intake.accepted import (
     requested_names,
     signal_resource,
 )
+from worker.domain.investigation.journaled_steps import read_step
 from worker.domain.investigation.loop import Investigated, Investigation, Judged, investigate
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.investigation.opening import OPENING_STEP, Opening, open_investigation
 from worker.domain.investigation.prompt import PROMPT_VERSION, SYSTEM_TEXT
-from worker.domain.investigation.steps import read_step
 from worker.domain.investigation.toolbox.tool import ToolContext
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.investigation.toolbox.tools import offered_tools

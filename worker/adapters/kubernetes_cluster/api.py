@@ -17,6 +17,7 @@ from kubernetes.aio.config import ConfigException
 
 from worker.adapters.kubernetes_cluster.auth import ClusterCredentials
 from worker.adapters.kubernetes_cluster.failures import failure_of, unavailable
+from worker.domain.values.concurrency import MAX_INLINE_JSON_BYTES
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Manifest
 from worker.domain.values.retry import TRANSIENT_STATUSES, retry_after
@@ -26,8 +27,6 @@ MAX_ERROR_BYTES = 64 * 1024
 MAX_ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
-DECODE_INLINE_BYTES = 256 * 1024
-"""Larger answers are decoded in a thread: heartbeats must go on meanwhile."""
 CHUNK_BYTES = 64 * 1024
 SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -185,7 +184,7 @@ class ApiReader:
             body += chunk
             if len(body) > self.limits.body_bytes:
                 raise BodyTooLargeError
-        if len(body) <= DECODE_INLINE_BYTES:
+        if len(body) <= MAX_INLINE_JSON_BYTES:
             return _decode(body), len(body)
         async with self._decoding:
             return await asyncio.to_thread(_decode, body), len(body)

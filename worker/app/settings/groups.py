@@ -327,7 +327,7 @@ class WorkerSettings(Group):
     """`ack_wait` of the consumers that `rca provision` creates. A heartbeat is sent every third of it."""
     drain_seconds: float = Field(40.0, gt=0)
     """After SIGTERM: how long running analyses may continue before they go back to the queue."""
-    max_failures: int = Field(5, ge=1)
+    max_failures: int = Field(RETRIES.errors, ge=1)
     """A request becomes a dead letter after this many runs with an internal error."""
     max_deaths: int = Field(3, ge=1)
     """A request becomes a dead letter after the process has died this many times while only this request
@@ -353,7 +353,9 @@ class WorkerSettings(Group):
     @property
     def retries(self) -> RetryPolicy:
         """When a failed run is tried again."""
-        return RetryPolicy(self.retry_first_seconds, self.retry_cap_seconds, self.patience_seconds)
+        return RetryPolicy(
+            self.retry_first_seconds, self.retry_cap_seconds, self.patience_seconds, self.max_failures
+        )
 
     def lane_slots(self, lane: str) -> int:
         """Concurrent incidents in a lane (`p0` .. `p3`)."""

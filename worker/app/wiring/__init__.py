@@ -33,7 +33,6 @@ from worker.app.handler import Ports, RequestHandler
 from worker.app.intake import NATS, Handlers, Intake
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
-from worker.app.model_health import ModelHealth, WatchedModel
 from worker.app.open_files import FileBudget, FileWatch, raise_limit
 from worker.app.provisioning import wanted_streams
 from worker.app.server_clock import ServerClock
@@ -65,6 +64,7 @@ from worker.app.wiring.rules import analysis_rules
 from worker.app.wiring.tracing import open_tracer, records_content
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
+from worker.domain.investigation.models.health import ModelHealth, WatchedModel
 from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.recording.recorder import RecordedAnalysis
 from worker.domain.values.delivery import MessageHandler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +22,19 @@ class IncidentTarget:
     pods: Pods
 
     @property
+    def object(self) -> ObjectRef:
+        """The object itself."""
+        return self.owners.start
+
+    @property
+    def worst_pods(self) -> Sequence[dict[str, Any]]:
+        """The failing pods, or all pods if none fails."""
+        return self.pods.failing or self.pods.own
+
+    @property
     def namespace(self) -> str:
         """The namespace events and pods are in, empty for cluster scope."""
-        return self.owners.start.home
+        return self.object.home
 
     @property
     def members(self) -> tuple[ObjectRef, ...]:
@@ -33,8 +44,7 @@ class IncidentTarget:
     @property
     def pod_spec(self) -> dict[str, Any]:
         """The spec of the worst pod, or of the workload's template where there is no pod."""
-        pods = self.pods.failing or self.pods.own
-        if pods:
+        if pods := self.worst_pods:
             return mapping(pods[0].get("spec"))
         root = self.workload.root_manifest if self.workload else None
         return mapping(pod_template(root).get("spec"))
@@ -47,5 +57,5 @@ class IncidentTarget:
     @property
     def references(self) -> References:
         """The references in that spec."""
-        pods = self.pods.failing or self.pods.own
+        pods = self.worst_pods
         return references_of(self.pod_spec, name_of(pods[0]) if pods else "")

@@ -60,11 +60,11 @@ class Sources:
             "kind": self._kind_specific,
             "neighbours": self._neighbours,
         }
-        if any(target.failing_on) and target.owners.start.kind != "Node":
+        if any(target.failing_on) and target.object.kind != "Node":
             readers["node events"] = self._node_events
-        if target.pods.own and target.owners.start.kind not in {"Node", "ResourceQuota", "LimitRange"}:
+        if target.pods.own and target.object.kind not in {"Node", "ResourceQuota", "LimitRange"}:
             readers["logs"] = self._logs
-        if target.pod_spec and target.owners.start.kind != "Node":
+        if target.pod_spec and target.object.kind != "Node":
             readers["configuration"] = self._configuration
             readers["storage"] = self._storage
         return readers
@@ -72,11 +72,11 @@ class Sources:
     def seen(self) -> list[Piece]:
         """The target and its worst pod, which have been read already."""
         target = self._target
-        manifest, start = target.owners.manifests[0], target.owners.start
+        manifest, start = target.owners.manifests[0], target.object
         if manifest is None:
             return self._gone() if target.owners.exists is False else []
         pieces = [self._json("object", start, _without_template(manifest, target.pods.own), 3, 520)]
-        worst = (target.pods.failing or target.pods.own)[:1]
+        worst = target.worst_pods[:1]
         if (
             worst
             and start.kind not in {"Node", "Namespace", "ResourceQuota"}
@@ -87,7 +87,7 @@ class Sources:
 
     def _gone(self) -> list[Piece]:
         """A target that does not exist, and its maker, if known."""
-        start, maker = self._target.owners.start, self._target.workload
+        start, maker = self._target.object, self._target.workload
         if maker is not None and maker.start.same_as(start):
             maker = None
         by = f"; it was made by {maker.start}" if maker else ""
@@ -130,15 +130,9 @@ class Sources:
     async def _pods(self) -> list[Piece]:
         target = self._target
         more = "" if target.pods.complete else ", more than were read"
-        of = (
-            target.workload.start
-            if target.workload and target.owners.exists is False
-            else target.owners.start
-        )
+        of = target.workload.start if target.workload and target.owners.exists is False else target.object
         scope = f"pods of {of}: {len(target.pods.own)}, {len(target.pods.failing)} failing{more}"
-        return self._table(
-            "pods", scope, target.pods.own, 0, 420, everywhere=target.owners.start.kind == "Node"
-        )
+        return self._table("pods", scope, target.pods.own, 0, 420, everywhere=target.object.kind == "Node")
 
     async def _neighbours(self) -> list[Piece]:
         others = self._target.pods.others
@@ -146,7 +140,7 @@ class Sources:
         return self._table("neighbours", scope, others, 6, 200)
 
     async def _events(self) -> list[Piece]:
-        found, about = await self._relevant_events(), self._target.owners.start
+        found, about = await self._relevant_events(), self._target.object
         if not found:
             scope = f"events of {about}"
             return [Piece("events", scope, 5, 20, lambda _: Rendered("none"), EvidenceKind.EVENTS)]
@@ -161,7 +155,7 @@ class Sources:
         return self._timeline("events", scope, telling, 1, 480)
 
     async def _relevant_events(self) -> list[Happening]:
-        target, start = self._target, self._target.owners.start
+        target, start = self._target, self._target.object
         if not target.namespace or start.kind == "Namespace":
             found = await read_events(
                 self._cluster, start if not target.namespace else ObjectRef("", "", start.name)
@@ -270,7 +264,7 @@ class Sources:
 
     async def _nodes(self) -> list[Piece]:
         target = self._target
-        if target.owners.start.kind == "Node":
+        if target.object.kind == "Node":
             return []
         names = target.failing_on or [text(dig(pod, "spec", "nodeName")) for pod in target.pods.own[:1]]
         if "" in names:  # not scheduled: every node may be the reason
@@ -301,10 +295,8 @@ class Sources:
 
     async def _storage(self) -> list[Piece]:
         refs = self._claims()[:MAX_REFERENCES]
-        if self._target.owners.start.kind == "PersistentVolumeClaim":
-            refs = [
-                ObjectRef("PersistentVolumeClaim", self._target.owners.start.name, self._target.namespace)
-            ]
+        if self._target.object.kind == "PersistentVolumeClaim":
+            refs = [ObjectRef("PersistentVolumeClaim", self._target.object.name, self._target.namespace)]
         found = await self._read(refs)
         pieces = self._told("storage", "claims the pods mount", refs, found)
         if not self._target.pods.failing:
@@ -347,7 +339,7 @@ class Sources:
 
     async def _kind_specific(self) -> list[Piece]:
         """Objects that matter for a target of this kind, besides its pods."""
-        start, workload = self._target.owners.start, self._target.workload
+        start, workload = self._target.object, self._target.workload
         if start.kind in {"Service", "Endpoints"} and start.api_version in {"", "v1"}:
             ref = ObjectRef("Endpoints", start.name, start.namespace)
             return self._told("kind", f"endpoints of {start}", [ref], await self._read([ref]))
@@ -365,7 +357,7 @@ class Sources:
         root = target.workload.root_manifest if target.workload else None
         wanted = dig(root, "spec", "replicas")
         short = isinstance(wanted, int) and len(target.pods.own) < wanted
-        if not short and target.owners.start.kind not in {"LimitRange", "Namespace"}:
+        if not short and target.object.kind not in {"LimitRange", "Namespace"}:
             return []
         listing = await self._cluster.list(ListQuery("ResourceQuota", target.namespace))
         return self._table("kind", f"quotas of {target.namespace}", listing.items, 2, 160)

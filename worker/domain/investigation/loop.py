@@ -27,19 +27,19 @@ from worker.domain.investigation.corrections import (
     correction,
     refusals,
 )
-from worker.domain.investigation.models.shrink import expected_tokens, fitted, prefix_chars, shrunk
-from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
-from worker.domain.investigation.steps import (
+from worker.domain.investigation.journaled_steps import (
     ASKED,
     SAVED_REFUSAL,
     SAVED_TOOLS,
     Asked,
+    JournaledSteps,
     Ran,
-    Replay,
     SavedRefusal,
     SavedTools,
     read_step,
 )
+from worker.domain.investigation.models.shrink import expected_tokens, fitted, prefix_chars, shrunk
+from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.conversation import (
@@ -185,7 +185,7 @@ class _Loop:
     """The state of an investigation, and its three steps. Each is replayed, or claimed, done and recorded."""
 
     def __init__(self, given: Investigation) -> None:
-        self._given, self._replay = given, Replay(given.run.past)
+        self._given, self._journaled = given, JournaledSteps(given.run.past)
         self.turns: list[Turn] = [UserTurn(given.opening)]
         self._attempts: list[Attempt] = []
         self._told: set[Unreadable] = set()
@@ -232,7 +232,7 @@ class _Loop:
 
     async def next_reply(self) -> Asked:
         """The next reply of the model: from the journal, or asked for."""
-        asked = self._replay.reply() or await self._ask_until_answered()
+        asked = self._journaled.reply() or await self._ask_until_answered()
         for _ in range(asked.shrunk):
             self.turns, self._shrunk = list(shrunk(self.turns) or self.turns), True
         self.turns.append(asked.reply)
@@ -243,7 +243,7 @@ class _Loop:
         """Answer the tool calls of a reply: from the journal, or by running those that the budget allows."""
         given, allowed = self._given, self._allowed_calls(reply)
         tool_calls = self._spent.tool_calls + len(allowed)
-        if saved := self._replay.tools():
+        if saved := self._journaled.tools():
             for item in saved.evidence:
                 given.evidence.add(item)
             given.toolbox.recall(saved.ran.turn.results, saved.memory)
@@ -258,7 +258,7 @@ class _Loop:
 
     async def judge_answer(self, reply: Reply) -> Judged:
         """The verdict on a final answer: the recorded one, or a new one."""
-        if saved := self._replay.refusal():
+        if saved := self._journaled.refusal():
             judged = Judged(Rejected(saved.problems, saved.partial), saved.workflow_id, at=saved.at)
             seconds, told = saved.wall_seconds, saved.told
         else:

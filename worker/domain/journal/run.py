@@ -26,9 +26,9 @@ from schemas.incident import Signal
 from worker.domain.audit.trail import AuditTrail
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.investigation.corrections import NOT_RUN, TOO_MANY
+from worker.domain.investigation.journaled_steps import ASKED, SAVED_REFUSAL, SAVED_TOOLS, SavedRefusal
 from worker.domain.investigation.opening import OPENING_STEP, Opening
 from worker.domain.investigation.prompt import PROMPT_VERSION
-from worker.domain.investigation.steps import ASKED, SAVED_REFUSAL, SAVED_TOOLS, SavedRefusal
 from worker.domain.journal.second_view import SECOND_VIEW_STEP
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
 from worker.domain.untrusted.evidence import Evidence

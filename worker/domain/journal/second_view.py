@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from worker.domain.investigation.journaled_steps import read_step
 from worker.domain.investigation.loop import Observer
-from worker.domain.investigation.steps import read_step
 from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.conversation import Finish, ModelRequest, Reply, UserTurn

@@ -31,20 +31,28 @@ EXTERNAL = "mcp:"
 
 
 class EvidenceKind(enum.StrEnum):
-    """The kind of a piece of evidence. The checks of an answer depend on it, never on the tool."""
+    """The kind of a piece of evidence, and what it proves to the checks of an answer.
+
+    Each tool names its kind (`ToolDef.shows`). Every kind but OTHER shows that the objects it names exist; the
+    kinds also differ in the states that they report (worker/domain/verdict/checks/evidence.py).
+    """
 
     OBJECT = "object"
-    """One object of the cluster, whole or in part; the scope names it."""
+    """One object of the cluster, whole or in part; the scope names it. Its status reports states."""
     OWNERS = "owners"
     """An object of the cluster, named by the scope, and its owners; a note names the owner that could not be
-    read.
+    read. Its status reports states.
     """
     TABLE = "table"
-    """Objects of one kind, one a row; the scope begins with the kind and where they are."""
+    """Objects of one kind, one a row; the scope begins with the kind and where they are. Its cells report
+    states.
+    """
     EVENTS = "events"
+    """Events, one a line. Their reasons report states; their messages do not."""
     LOG = "log"
+    """Lines of a container, written by a workload: they report no state."""
     FACTS = "facts"
-    """Anything else that was read from the cluster."""
+    """Anything else that was read from the cluster. Status fields and table cells in it report states."""
     OTHER = "other"
     """Not from the cluster: it proves nothing about it. Metrics count here: a query can make up any label."""
 

@@ -1,12 +1,14 @@
-"""Runs several calls at the same time; none outlives the caller."""
+"""Runs several calls at the same time, of which none outlives the caller, and bounds work on the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+MAX_INLINE_JSON_BYTES: Final = 256 * 1024
+"""A larger request, or a larger answer of the cluster, is decoded in a thread, so that heartbeats go on."""
 
 
 async def concurrently(calls: Sequence[Awaitable[T]], *, at_once: int | None = None) -> list[T]:

@@ -79,7 +79,7 @@ SILENCE_SECONDS: Final = 10.0
 
 The worker stays ready, because a slow model may need this long.
 """
-PROBE_OUTAGE_SECONDS: Final = 1.0
+PROBE_OUTAGE_SECONDS: Final = 2.0
 """First pause between two probes of a model that is down; it doubles up to the pause for a model that refuses
 every call.
 """

@@ -119,7 +119,7 @@ BLOCKING = frozenset(
 )
 """Reasons with which every call of the model fails until an outage ends or an operator changes a setting.
 
-The setting may be a key or a limit. `worker/app/failed_runs.py` pauses the intake.
+The setting may be a key or a limit. Meanwhile worker/app/admission.py pauses the intake.
 """
 
 

@@ -1,4 +1,10 @@
-"""Decides when a failed run is retried, by attempt and age, and which HTTP requests may succeed later."""
+"""Computes when something that failed is tried again, and names the HTTP statuses after which that may help.
+
+A failed run waits by `next_delay`, or by `error_delay` after an internal error; a model that refuses every
+call is probed by `probe_pause`; a message whose outcome could not be stored comes back by `broker_delay`.
+Settings change the values of RetryPolicy; the other values are in `delays.py`. A single call of a model is
+retried within its run, by worker/domain/investigation/models/tries.py.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +16,7 @@ from datetime import UTC, datetime
 from worker.domain.values.delays import (
     LONGEST_PROBE,
     PROBE_GROWTH,
+    PROBE_OUTAGE_SECONDS,
     REDELIVERY_CAP_SECONDS,
     REDELIVERY_FIRST_SECONDS,
 )
@@ -20,16 +27,16 @@ TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter.
+    """Exponential backoff with full jitter, and how many internal errors a request may have.
 
-    A request is not tried again later than `max_age_seconds` after its first failed run.
-
-    The time it waited in the queue before that does not count.
+    A request is not tried again later than `max_age_seconds` after its first failed run. The time it waited in
+    the queue before that does not count.
     """
 
     first_seconds: float = 2.0
     cap_seconds: float = 300.0
     max_age_seconds: float = 3_600.0
+    errors: int = 5
 
 
 def next_delay(
@@ -47,14 +54,23 @@ def next_delay(
     return delay if age_seconds + delay <= policy.max_age_seconds else None
 
 
+def error_delay(policy: RetryPolicy, errors: int) -> float | None:
+    """Seconds until the next try after so many internal errors, or None to write a dead letter."""
+    return None if errors >= policy.errors else min(policy.cap_seconds, 2.0**errors)
+
+
 def broker_delay(deliveries: int) -> float:
     """Seconds until redelivery of a message whose outcome could not be stored, by number of deliveries."""
     return min(REDELIVERY_CAP_SECONDS, REDELIVERY_FIRST_SECONDS * 2.0 ** min(deliveries - 1, 30))
 
 
-def probe_pause(first_seconds: float, tried: int) -> float:
-    """Seconds until a model that refuses all calls is tried again, after so many tries in a row."""
-    return first_seconds * min(PROBE_GROWTH ** min(tried - 1, 100), LONGEST_PROBE)
+def probe_pause(first_seconds: float, tried: int, *, outage: bool = False) -> float:
+    """Seconds until a model that refuses all calls is probed again, after so many probes in a row.
+
+    `outage`: it does not answer at all, so the first pauses are shorter, because an outage may end any second.
+    """
+    pause = first_seconds * min(PROBE_GROWTH ** min(tried - 1, 100), LONGEST_PROBE)
+    return min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(tried - 1, 30)) if outage else pause
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -103,7 +103,7 @@ class ToolDef:
     arguments: type[BaseModel]
     run: Callable[[ToolContext, Any], Awaitable[ToolOutput]]
     shows: EvidenceKind = EvidenceKind.OTHER
-    """The kind of its evidence, which decides what an answer may take from it."""
+    """The kind of its evidence; EvidenceKind says what each kind proves."""
     details: frozenset[str] = frozenset()
     """Arguments that change how much is shown, not what is looked at."""
     uses_target: bool = False

@@ -1,4 +1,7 @@
-"""The list of tools: a new one is defined beside the function that runs it, and added here."""
+"""The list of tools. Each is a `ToolDef` beside the function that runs it, in a module of this package.
+
+The definition says what the evidence of the tool shows; those without `shows` prove nothing about the cluster.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The form in which a model submits its answer: the schema of the tool `submit_result`.
 
-The models here are only a form to fill in. What comes back is read by `shapes.py`, as tolerantly as an answer
+The models here are only a form to fill in. What comes back is read by `parse.py`, as tolerantly as an answer
 in text, and passes the same checks. All fields are required and those that may be absent are nullable or may
 be empty, so that providers with a strict mode can guarantee the form.
 """

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.memory_model import MemoryModel
-from worker.app.model_health import ModelHealth, WatchedModel
+from worker.domain.investigation.models.health import ModelHealth, WatchedModel
 from worker.domain.values.conversation import ModelRequest, UserTurn
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
