@@ -5,7 +5,8 @@
   worker/domain/values/errors.py; worker/domain/investigation/models/health.py says when a failure is an
   outage), no message is pulled and one request probes the model, with the pauses of
   worker/domain/values/retry.py. The worker keeps the probing request, so that probes use up no deliveries. The
-  first reply to any run, or the end of the probing request, starts the intake again.
+  intake goes on when any run has had a reply and ends with a result; when the probing request ends without one,
+  the next message probes.
 - Once the worker shuts down, no run starts, and waiting messages are returned to the queue.
 """
 

@@ -163,7 +163,7 @@ class Closing:
         return await self.reject(rejected, accepted.body, accepted.delivery)
 
     async def reject(self, rejected: InvalidRequest, body: bytes, delivery: Delivery) -> Settlement:
-        """Publish everything that is wrong with a message, with an excerpt from its beginning."""
+        """Publish what is wrong with a message on `rca.validation.request`, with an excerpt, and remove the message."""
         errors = tuple(e.model_copy(update={"got": redact(e.got)}) for e in rejected.errors)
         failure = ValidationFailure(
             code=rejected.code,
