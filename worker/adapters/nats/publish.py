@@ -102,7 +102,7 @@ class NatsEvents:
         await self._validation.add(subject, body, msg_id=msg_id, headers=self._headers(msg_id, kind, key))
 
     async def result(self, result: AnalysisResult, *, replace_failed: bool = False) -> AnalysisResult:
-        """Publish once per request. Returns the stored result, which may be an earlier one.
+        """Publish once per request, which `FencedStream.create` ensures. Returns the stored result, perhaps an earlier one.
 
         With `replace_failed` a stored `failed` result is replaced: that very one, known by its sequence,
         unless it is this result already.

@@ -82,7 +82,7 @@ class Mismatch:
 
 
 class LabelFit(NamedTuple):
-    """How well the labels of a workflow fit a context; the greater, the better.
+    """How well the labels of a workflow fit a context; the greater, the better, and earlier fields come first.
 
     `gitops_aware` counts only on targets that a GitOps tool manages. `exact` is the weight of the labels that
     are declared for exactly the value of the context, `others` that of the detected and custom labels.

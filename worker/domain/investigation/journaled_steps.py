@@ -1,7 +1,9 @@
 """The steps of an investigation in the journal: what each keeps, and how a later run takes them over.
 
-Nothing that an earlier run has paid for is paid for again: the loop asks `JournaledSteps` first, and calls the
-model only when no stored reply is left. Steps are read back in the order in which they were written. A turn of tool results is kept with the evidence
+Nothing that an earlier run has paid for is paid for again: the loop (`loop.py`, `next_reply`) asks
+`JournaledSteps` first, and calls the model only when no stored reply is left.
+
+Steps are read back in the order in which they were written. A turn of tool results is kept with the evidence
 it added and the memory of the toolbox, so that grounding, label filters, the answers to repeated calls and
 the budgets are the same after a restart as before it. A rejected answer has no step of its own: its problems
 are kept in the claim of the call that tells the model about them. Before that claim, the answer is judged

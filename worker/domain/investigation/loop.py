@@ -293,7 +293,8 @@ class _Loop:
     def _only_told(self, judged: Judged) -> Unreadable | None:
         """Why an answer is unreadable, if this does not count as an attempt; else None.
 
-        Each kind is forgiven once, while calls remain besides those reserved for the attempts.
+        Each kind but a refusal is forgiven once, if the model can submit an answer, and while calls remain besides
+        those reserved for the attempts.
         """
         limits, way = self._given.limits, judged.unreadable
         reserved = limits.attempts - len(self._attempts)

@@ -1,4 +1,6 @@
-"""One run that works on an accepted request: a journal run whose audit events are part of its steps.
+"""One run that works on an accepted request. It continues from the steps of earlier runs (`past`).
+
+Its audit events are part of its steps.
 
 An event is recorded first, kept with the next step, and published when that step is stored. So every
 published event is in the journal, byte for byte, and a successor publishes it again as it is in case the

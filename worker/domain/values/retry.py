@@ -45,7 +45,7 @@ def next_delay(
     """Seconds until the next try, or None to stop.
 
     `attempt` counts from 1, `age_seconds` from the first failed run, `after` is what the server asked for
-    (Retry-After, never undercut), `jitter` is in [0, 1).
+    (Retry-After, never undercut as far as it is believed: `errors.believed`), `jitter` is in [0, 1).
     """
     ceiling = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(attempt - 1, 30))
     delay = ceiling * jitter

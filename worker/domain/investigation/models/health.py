@@ -1,4 +1,8 @@
-"""Decides whether a failed call concerns one request, or every call of the model."""
+"""Decides whether a failed call concerns one request, or every call of the model.
+
+In the second case WatchedModel raises GiveUp with a reason of `errors.BLOCKING`; the app then pauses the intake
+(worker/app/failed_runs.py, worker/app/admission.py). The adapters find the other reasons of that set.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ MAX_REASONS = 20
 
 @dataclass(slots=True)
 class ModelHealth:
-    """Judges failures of calls. `left_alone` is True if all models fail so often that they are only probed.
+    """Judges failures of calls. `left_alone` is True if the circuit breakers of all models are open.
 
     That is an outage once no call was answered for `silence_seconds`; `now` is a monotonic clock in seconds.
     A rate limit is an outage if it asks for a pause above `patience_seconds`. The same rejection of two

@@ -1,4 +1,7 @@
-"""Decides when a failed call of the model is retried. The tries for one reply are limited over all runs.
+"""Decides when a failed call of the model is retried: one that raised Retry. GiveUp is never retried here.
+
+The settings `max_tries` and `retry_seconds` change the values of TryRule. The tries for one reply are limited
+over all runs.
 
 Each failed try is a step of the journal, so that a successor continues to count. Short pauses are waited out;
 for a long one the run ends, and the request runs again after it. A call that was never sent (to a model whose
@@ -32,7 +35,9 @@ class TryRule:
     patience_seconds: float = 20.0
 
     def pause(self, tries: int, error: Retry, jitter: float) -> float:
-        """Seconds after the n-th failed try. Retry-After is never undercut; `jitter` is in [0, 1).
+        """Seconds after the n-th failed try. Retry-After is never undercut, as far as it is believed.
+
+        `jitter` is in [0, 1).
 
         A provider that names no time with a rate limit is asked again after RATE_LIMIT_FLOOR_SECONDS at the
         earliest.

@@ -1,6 +1,4 @@
-"""Secrets that are known by their shape, whatever the text around them.
-
-Such shapes are PEM blocks, JWTs, and keys with a vendor's prefix.
+"""Secrets that are known by their shape: PEM blocks, JWTs, keys with a vendor's prefix, and passwords in URLs.
 
 Each shape has needles, one of which occurs in every secret of the shape, so that most texts cost a substring
 search in their distinct words, and a pattern that reads every character a bounded number of times. The
