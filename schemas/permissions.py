@@ -145,9 +145,8 @@ def _provisioner(s: Subjects) -> Rights:
             for verb in ("CREATE", "DURABLE.CREATE")
             for name in _all_durables(s)
         ),
-        _api(
-            "CONSUMER.CREATE", f"{s.results_stream}.{Role.AIANALYSIS}.>"
-        ),  # with a filter, as clients write it
+        # With a filter, as clients write it.
+        _api("CONSUMER.CREATE", f"{s.results_stream}.{Role.AIANALYSIS}.>"),
     ]
     return tuple(asked), ()
 

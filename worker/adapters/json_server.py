@@ -99,11 +99,8 @@ class JsonServer:
             raise UnreachableError(
                 f"closed the connection ({network_reason(error) or type(error).__name__})"
             ) from error
-        except (
-            httpx2.HTTPError,
-            httpx2.InvalidURL,
-            ExceptionGroup,
-        ) as error:  # a group for a port above 65535
+        # A group for a port above 65535.
+        except (httpx2.HTTPError, httpx2.InvalidURL, ExceptionGroup) as error:
             raise UnreachableError(
                 f"cannot be reached ({network_reason(error) or type(error).__name__})"
             ) from error

@@ -118,9 +118,8 @@ def _context(settings: NatsSettings) -> ssl.SSLContext | None:
     if settings.ca_file:
         read_text("RCA_NATS__CA_FILE", settings.ca_file, MAX_FILE_BYTES)
     with _explained("RCA_NATS__CA_FILE: not a PEM certificate"):
-        context = ssl.create_default_context(
-            cafile=settings.ca_file
-        )  # with a file: this authority and no other
+        # With a file: this authority and no other.
+        context = ssl.create_default_context(cafile=settings.ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python leaves it to the system's policy
     if settings.cert_file and settings.key_file:
         for name, path in (

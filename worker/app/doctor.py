@@ -197,9 +197,8 @@ async def _may_list(cluster: Cluster, kind: str, namespace: str) -> bool:
     except ClusterError as e:
         if e.reason is ClusterReason.FORBIDDEN:
             return False
-        if (
-            e.reason is not ClusterReason.UNKNOWN_KIND
-        ):  # an older cluster does not serve the kind, which is no fault
+        # An older cluster does not serve the kind, which is no fault.
+        if e.reason is not ClusterReason.UNKNOWN_KIND:
             raise
     return True
 

@@ -93,9 +93,8 @@ async def open_case(
             kubeconfig = Path(directory) / "kubeconfig"
             write_kubeconfig(kubeconfig, url)
             settings = Settings(
-                nats=NatsSettings(
-                    servers=(services.nats_url,), prefix=prefix, store_mebibytes=0
-                ),  # many prefixes on one server
+                # Without byte limits: there are many prefixes on one server.
+                nats=NatsSettings(servers=(services.nats_url,), prefix=prefix, store_mebibytes=0),
                 kubernetes=KubernetesSettings(kubeconfig=kubeconfig),
                 llm=services.llm,
                 catalog=CatalogSettings(path=catalog),

@@ -216,9 +216,8 @@ class Intake:
             events = [asyncio.create_task(event.wait()) for event in ends]
             try:
                 await asyncio.wait({work, *events}, return_when=asyncio.FIRST_COMPLETED)
-                if (
-                    self.link.over
-                ):  # messages can no longer be returned; another worker continues from the journal
+                if self.link.over:
+                    # Messages can no longer be returned; another worker continues from the journal.
                     self._hurry.set()
                 told.set()
                 if not self.pumps:  # still waiting for something: there is no message to return

@@ -53,9 +53,8 @@ def configure(level: str, *, json_lines: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("mcp.client").setLevel(
-        logging.CRITICAL
-    )  # it logs each line it cannot parse with a traceback
+    # It logs each line that it cannot parse with a traceback.
+    logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
     for name in NOISY:
         library = logging.getLogger(name)
         library.handlers.clear()  # some bring a handler of their own and do not propagate

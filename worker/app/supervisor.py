@@ -51,8 +51,7 @@ class Supervisor:
         try:
             yield
         finally:
-            while (
-                not task.done()
-            ):  # a cancellation that meets the end of a call can be lost in it (asyncio.wait_for)
+            # A cancellation that meets the end of a call can be lost in it (asyncio.wait_for).
+            while not task.done():
                 task.cancel()
                 await asyncio.wait({task}, timeout=CANCEL_AGAIN_SECONDS)

@@ -95,9 +95,8 @@ def _finish(response: ModelResponse, *, has_calls: bool) -> Finish:
     details = response.provider_details or {}
     if details.get("refusal"):
         return Finish.REFUSAL
-    unnamed = (
-        "stop" if details.get("finish_reason") is None else ""
-    )  # a reason that pydantic-ai does not know is no stop
+    # A reason that pydantic-ai does not know is no stop.
+    unnamed = "stop" if details.get("finish_reason") is None else ""
     finish = FINISH.get(response.finish_reason or unnamed, Finish.OTHER)
     if finish is Finish.STOP and has_calls:
         return Finish.TOOL_CALLS
