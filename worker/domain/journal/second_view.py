@@ -106,11 +106,11 @@ class SecondView:
         for _ in range(TRIES):
             try:
                 return read_choice(await self.model.ask(request))
-            except Retry as error:
-                problem = error.message
-            except GiveUp as error:
-                return SecondViewStep(problem=one_line(error.message, PROBLEM_CHARS))
-        return SecondViewStep(problem=one_line(problem, PROBLEM_CHARS))
+            except (Retry, GiveUp) as error:
+                problem = one_line(error.message, PROBLEM_CHARS)
+                if isinstance(error, GiveUp):
+                    break
+        return SecondViewStep(problem=problem)
 
 
 def read_choice(reply: Reply) -> SecondViewStep:

@@ -173,11 +173,15 @@ class Reading:
         """A list of texts; a single text is a list of one."""
         if is_nothing(value):
             return ()
+        texts = (self.text(item, what) for item in self.items(value, what))
+        return tuple(text for text in texts if text)
+
+    def items(self, value: Any, what: str) -> list[Any]:
+        """The first items of a list, or a value that is none, as the only item."""
         items = value if isinstance(value, list) else [value]
         if len(items) > MAX_ITEMS:
             self.notes.append(f"{what} was cut at {MAX_ITEMS} items")
-        texts = (self.text(item, what) for item in items[:MAX_ITEMS])
-        return tuple(text for text in texts if text)
+        return items[:MAX_ITEMS]
 
     def confidence(self, value: Any, path: str) -> float | None:
         """A confidence from 0 to 1, or None. An unclear scale is a problem, too."""

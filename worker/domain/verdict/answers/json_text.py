@@ -60,13 +60,10 @@ class JsonFault(Exception):  # noqa: N818 - a state of the text
     `quoted_key`: at least one key was in quotes, so the text was meant as JSON.
     """
 
-    def __init__(self, kind: JsonFaultKind, position: int, message: str) -> None:
+    def __init__(self, kind: JsonFaultKind, message: str, reader: _Reader) -> None:
         super().__init__(message)
-        self.kind = kind
-        self.position = position
-        self.message = message
-        self.keys: tuple[str, ...] = ()
-        self.quoted_key = False
+        self.kind, self.message = kind, message
+        self.position, self.keys, self.quoted_key = reader.position, tuple(reader.keys), reader.quoted_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +82,7 @@ def read_value(text: str, start: int) -> JsonValue:
 
     """
     reader = _Reader(text, start)
-    try:
-        value = reader.value(1)
-    except JsonFault as fault:
-        fault.keys = tuple(reader.keys)
-        fault.quoted_key = reader.quoted_key
-        raise
-    return JsonValue(value, reader.position)
+    return JsonValue(reader.value(1), reader.position)
 
 
 def same_value(one: Any, other: Any) -> bool:
@@ -236,4 +227,4 @@ class _Reader:
                 raise self._fault(JsonFaultKind.END, "the text stops inside an object or a list")
 
     def _fault(self, kind: JsonFaultKind, message: str) -> JsonFault:
-        return JsonFault(kind, self.position, message)
+        return JsonFault(kind, message, self)

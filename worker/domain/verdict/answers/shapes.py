@@ -296,10 +296,7 @@ def read_claims(found: Any, reading: Reading) -> tuple[AnsweredClaim, ...]:
     """
     if is_nothing(found):
         return ()
-    items = found if isinstance(found, list) else [found]
-    if len(items) > MAX_ITEMS:
-        reading.notes.append(f"{_CHAIN_PATH} was cut at {MAX_ITEMS} items")
-    claims = (_claim(item, reading) for item in items[:MAX_ITEMS])
+    claims = (_claim(item, reading) for item in reading.items(found, _CHAIN_PATH))
     return tuple(claim for claim in claims if claim.text)
 
 

@@ -13,7 +13,6 @@ from worker.domain.untrusted.evidence import one_line
 from worker.domain.verdict.answers.answer import AnsweredAlternative, AnsweredWorkflow, ProblemKind
 from worker.domain.verdict.answers.fields import (
     MAX_ID_CHARS,
-    MAX_ITEMS,
     MAX_TEXT_CHARS,
     Contradiction,
     Fields,
@@ -200,21 +199,16 @@ def _alternatives(root: Fields, reading: Reading) -> tuple[AnsweredAlternative, 
 
 def _as_alternatives(items: list[Fields], reading: Reading) -> tuple[AnsweredAlternative, ...]:
     what = "alternative_workflows"
-    if len(items) > MAX_ITEMS:
-        reading.notes.append(f"{what} was cut at {MAX_ITEMS} items")
-    found: list[AnsweredAlternative] = []
-    for fields in items[:MAX_ITEMS]:
-        workflow_id = _id_of(fields)
-        if is_nothing(workflow_id):
-            continue
-        found.append(
-            AnsweredAlternative(
-                workflow_id=reading.name(workflow_id, what),
-                confidence=clear_confidence(fields.get(*CONFIDENCE)),
-                rationale=reading.prose(fields.entries(*RATIONALE), what),
-            )
+    named = ((_id_of(fields), fields) for fields in reading.items(items, what))
+    return tuple(
+        AnsweredAlternative(
+            workflow_id=reading.name(workflow_id, what),
+            confidence=clear_confidence(fields.get(*CONFIDENCE)),
+            rationale=reading.prose(fields.entries(*RATIONALE), what),
         )
-    return tuple(found)
+        for workflow_id, fields in named
+        if not is_nothing(workflow_id)
+    )
 
 
 def _risk(value: Any, reading: Reading) -> str:
