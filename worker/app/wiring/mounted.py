@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from worker.app.settings import ConfigurationError
+from worker.app.settings import ConfigurationError, blamed_on
 from worker.app.settings.groups import McpSettings
 from worker.domain.investigation.toolbox.external import MAX_TOOLS
 from worker.domain.investigation.toolbox.tools import NameClash, check_names
@@ -28,10 +28,8 @@ async def open_mcp(settings: McpSettings, stack: AsyncExitStack) -> McpTools | N
         raise ConfigurationError(
             f"RCA_MCP__TOOLS: at most {MAX_TOOLS} tools; each one costs tokens in every call"
         )
-    try:
+    with blamed_on("RCA_MCP__TOOLS", NameClash):
         check_names((mount.name, tool) for mount in mounts for tool in mount.tools)
-    except NameClash as e:
-        raise ConfigurationError(f"RCA_MCP__TOOLS: {e}") from e
     try:
         from worker.adapters.mcp_tools import McpTools  # noqa: PLC0415 - its library is an extra
     except ModuleNotFoundError as e:

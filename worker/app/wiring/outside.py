@@ -25,7 +25,7 @@ from worker.adapters.nats.track_record import MAX_RESULTS, NatsTrackRecords, Out
 from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegorusPolicy, read_files
-from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings import Settings, blamed_on
 from worker.app.settings.groups import (
     AuditSettings,
     CatalogSettings,
@@ -184,10 +184,8 @@ async def open_policy(
         return await stack.enter_async_context(server)
     bounds = Bounds(cpu_seconds=settings.timeout_seconds)
     policy = RegorusPolicy(lambda: read_files(settings.path, settings.data), bounds)
-    try:
+    with blamed_on("RCA_POLICY__PATH", PolicyUnusable):
         await stack.enter_async_context(policy)
-    except PolicyUnusable as e:
-        raise ConfigurationError(f"RCA_POLICY__PATH: {e}") from e
     await stack.enter_async_context(supervisor.running("policy files", policy.follow(settings.poll_seconds)))
     return policy
 
@@ -250,10 +248,8 @@ def read_signer(settings: AuditSettings) -> Signer | None:
     """The signer, if a key is named. Raises ConfigurationError."""
     if settings.signing_key_file is None:
         return None
-    try:
+    with blamed_on("RCA_AUDIT__SIGNING_KEY_FILE", KeyUnusable):
         return read_signing_key(settings.signing_key_file)
-    except KeyUnusable as e:
-        raise ConfigurationError(f"RCA_AUDIT__SIGNING_KEY_FILE: {e}") from e
 
 
 async def open_served(settings: Settings, stack: AsyncExitStack) -> ServedTools:
