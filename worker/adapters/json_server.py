@@ -14,6 +14,7 @@ from typing import Any, Self
 import httpx2
 
 from worker.domain.values.errors import network_reason
+from worker.domain.values.json_read import read_json
 from worker.domain.values.retry import TRANSIENT_STATUSES, retry_after
 
 CONNECTIONS = 8
@@ -54,10 +55,7 @@ class ServerAnswer:
 
     def object(self) -> dict[str, Any] | None:
         """The JSON object in the body; None for any other body."""
-        try:
-            found = self.json()
-        except ValueError:
-            return None
+        found = read_json(self.body)
         return found if isinstance(found, dict) else None
 
 

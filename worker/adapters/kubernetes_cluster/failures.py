@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-from worker.domain.cluster.fields import dig, meta
+from worker.domain.cluster.fields import dig, mapping, meta
 from worker.domain.values.errors import ClusterError, ClusterReason, network_reason
+from worker.domain.values.json_read import read_json
 
 MAX_MESSAGE_CHARS = 300
 FORBIDDEN = {401, 403}
@@ -69,8 +69,5 @@ def _not_found(document: dict[str, Any], body: bytes, message: str) -> ClusterEr
 
 
 def _status_object(body: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) and document.get("kind") == "Status" else {}
+    document = mapping(read_json(body))
+    return document if document.get("kind") == "Status" else {}

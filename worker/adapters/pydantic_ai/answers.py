@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx2
 
+from worker.domain.values.json_read import read_json
+
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Of one answer, also after decompression."""
 MAX_PARTS = 256
@@ -90,10 +92,7 @@ def completed(body: bytes) -> bytes:
 
     Any other body is returned unchanged.
     """
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return body
+    answer = read_json(body)
     if not isinstance(answer, dict):
         return body
     if isinstance(choices := answer.get("choices"), list):

@@ -13,6 +13,7 @@ import typer
 from worker.app.cli.console import Case, CaseCatalog, Json, asynchronous, print_json
 from worker.app.cli.requests import exit_code, kind_of, print_outcome
 from worker.domain.values.errors import ReportedError
+from worker.domain.values.json_read import read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -174,13 +175,9 @@ def _document(
 ) -> dict[str, Any]:
     from worker.app.client import as_json as json_of
 
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError):  # the request was rejected; show it all the same
-        request = body.decode("utf-8", "replace")
     return {
         "case": case.name,
-        "request": request,
+        "request": read_json(body, body.decode("utf-8", "replace")),  # as text if it was rejected
         "result": json_of(outcome) if outcome is not None else None,
         "audit_events": [event.model_dump(mode="json") for event in events],
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, one_line, print_json, session, waiting_for
+from worker.domain.values.json_read import read_json
 
 if TYPE_CHECKING:
     from worker.adapters.nats.stored import StoredLetter
@@ -133,10 +134,9 @@ def _facts(letter: StoredLetter) -> dict[str, Any]:
 
 
 def _remediation_id(letter: StoredLetter) -> str:
-    try:
-        found = json.loads(letter.body)["remediation_id"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
+    from worker.domain.cluster.fields import mapping
+
+    found = mapping(read_json(letter.body)).get("remediation_id")
     return found if isinstance(found, str) else ""
 
 

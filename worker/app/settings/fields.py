@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,16 +9,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_settings import NoDecode
 
+from worker.domain.values.json_read import read_json
+
 
 def _comma_list(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    try:
-        is_json = isinstance(json.loads(value), list)
-    except ValueError:
-        is_json = False
-    if is_json:
-        raise ValueError("must be text with commas, such as a,b, not JSON")
+    if isinstance(read_json(value), list):
+        raise ValueError("must be text with commas, such as a,b, not JSON")  # noqa: TRY004 - what is wrong is the text
     return [part.strip() for part in value.split(",") if part.strip()]
 
 

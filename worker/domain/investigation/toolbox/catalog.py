@@ -8,7 +8,6 @@ and detected labels from the last get_resource_context.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -33,6 +32,7 @@ from worker.domain.investigation.toolbox.tool import (
     Word,
     clamped,
 )
+from worker.domain.values.json_read import read_json
 from worker.domain.values.workflow_search import MAX_RESULTS, MIN_CONFIDENCE, Target
 from worker.domain.values.workflows import (
     BUSINESS_LABELS,
@@ -62,10 +62,7 @@ def _as_object(value: Any) -> Any:
     """Decode an object that a model wrote as JSON text."""
     if not isinstance(value, str):
         return value
-    try:
-        return json.loads(value) if value.strip() else {}
-    except (ValueError, RecursionError):
-        return value
+    return read_json(value, value) if value.strip() else {}
 
 
 Values = Annotated[tuple[Word, ...], BeforeValidator(as_list), Field(max_length=MAX_FILTERS)]

@@ -23,6 +23,7 @@ from worker.domain.catalog.selection import (
 )
 from worker.domain.cluster.history import same_as_before, summary
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.json_read import read_json
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.values.workflows import Parameter, ParameterType, SelectionContext, Workflow, action_name
@@ -304,7 +305,7 @@ def _meaning(parameter: Parameter, value: Any) -> str:
     if value is None:
         return ""
     if parameter.type is ParameterType.ARRAY and isinstance(value, str):
-        value = _array_of(value)
+        value = read_json(value, [item.strip() for item in value.split(",")])
     try:
         value = check_value(parameter, value)
     except BadValueError:
@@ -312,10 +313,3 @@ def _meaning(parameter: Parameter, value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True)
-
-
-def _array_of(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return [item.strip() for item in text.split(",")]
