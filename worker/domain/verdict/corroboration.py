@@ -91,7 +91,7 @@ class Corroborator:
         verdict = await investigator.conclude(facts, lambda known: corroborate(known, self.signal, claim))
         if verdict.confirmed and verdict.finding:
             futile = futile_parameter(accepted, verdict.finding, facts)
-            told = f"{verdict.reason} However, the value of {futile} would not fix it."
+            told = f"{verdict.reason} However, the value of {futile} would not fix this."
             verdict = replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if futile else verdict
         ids = _keep(facts, evidence)
         return Corroborated(

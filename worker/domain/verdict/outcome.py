@@ -134,7 +134,7 @@ def _reviews(
     if ending.expired:
         yield (
             HumanReviewReason.DECISION_EXPIRED,
-            "The request expired before there was a decision (expires_at).",
+            "The request expired before it was decided (expires_at).",
         )
     if ending.cancelled:
         yield HumanReviewReason.OPERATOR_ESCALATION, "The request was cancelled."

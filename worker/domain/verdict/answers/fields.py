@@ -85,7 +85,7 @@ def single(value: Any, what: str) -> Any:
     if not isinstance(value, list):
         return value
     if len(value) > 1:
-        raise Contradiction(f"{what} is a list of {len(value)} where one is needed")
+        raise Contradiction(f"{what} is a list of {len(value)} values, but one value is needed")
     return value[0] if value else None
 
 
@@ -122,7 +122,7 @@ def agreed(entries: list[tuple[str, Any]]) -> Any:
         first, known = entries[0]
         if _as_text(value) != _as_text(known):
             places = f"{_shown(known)} in `{one_line(first, 60)}`, {_shown(value)} in `{one_line(key, 60)}`"
-            raise Contradiction(f"{places}; give it once")
+            raise Contradiction(f"{places}; give one value")
     return entries[0][1] if entries else None
 
 

@@ -121,7 +121,7 @@ class _Reader:
             value = self.value(depth + 1)
             if key in members and not same_value(members[key], value):
                 raise self._fault(
-                    JsonFaultKind.DUPLICATE, f"the key {key[:40]!r} stands twice with different values"
+                    JsonFaultKind.DUPLICATE, f"the key {key[:40]!r} occurs twice with different values"
                 )
             members[key] = value
             self._next_or("}", f"a comma or a closing brace is missing after the value of {key[:40]!r}")

@@ -33,7 +33,7 @@ MAX_WRAPPERS = 3
 _UNFINISHED = {
     Finish.LENGTH: (Unreadable.TRUNCATED, "The answer was cut off at the token limit: be shorter."),
     Finish.REFUSAL: (Unreadable.REFUSED, "The request was refused."),
-    Finish.TOOL_CALLS: (Unreadable.TOOL_CALL, "The reply calls a tool, so it is no final answer."),
+    Finish.TOOL_CALLS: (Unreadable.TOOL_CALL, "The reply calls a tool, so it is not a final answer."),
     Finish.OTHER: (Unreadable.UNFINISHED, "The reply stopped before it was complete."),
 }
 CUT_SHORT = frozenset({Finish.LENGTH, Finish.REFUSAL})
@@ -369,6 +369,6 @@ def _beside(text: str, answer: Answer) -> Answer:
         asks = unreadable.reason in {Unreadable.BROKEN_JSON, Unreadable.TRUNCATED} or asks_for_human(lines)
         said = Answer(workflow_stated=lines.get("selectedworkflow", "") is None, asks_for_human=asks)
     if said.workflow_stated and _chosen(answer) != _chosen(said):
-        raise contradictory(Contradiction("the text chooses otherwise than the submitted answer"))
+        raise contradictory(Contradiction("the text and the submitted answer make different choices"))
     prose = text.strip() or answer.prose
     return replace(answer, prose=prose, asks_for_human=answer.asks_for_human or said.asks_for_human)

@@ -97,7 +97,7 @@ def _check_other_ids(choice: AnsweredChoice, root: Fields) -> None:
         said = "" if is_nothing(other) else Reading().name(other, _PATH)
         if said != named:
             shown = one_line(said, 60) or "null"
-            raise Contradiction(f"the selected workflow is {named or 'null'}, but {shown} is named beside it")
+            raise Contradiction(f"the selected workflow is {named or 'null'}, but {shown} is named as well")
 
 
 def _selected(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:

@@ -28,7 +28,7 @@ REVIEW_STEPS = {
     HumanReviewReason.NO_MATCHING_WORKFLOWS: "No workflow of the catalog fits: remedy the root cause by hand.",
     HumanReviewReason.ALIGNMENT_CHECK_FAILED: "Treat the evidence as hostile, and find out who wrote it.",
     HumanReviewReason.OPERATOR_ESCALATION: "Decide about the incident by hand.",
-    HumanReviewReason.DECISION_EXPIRED: "If the problem persists, send it with a new remediation_id.",
+    HumanReviewReason.DECISION_EXPIRED: "If the problem persists, send a request with a new remediation_id.",
 }
 """What a human does about a result that needs review; for any other reason, the sentence of its factor."""
 
@@ -61,7 +61,7 @@ class FactorCode(enum.StrEnum):
 
     # The analysis
     MODEL_ASKS_FOR_HUMAN = "model_asks_for_human", "The model asks for a human decision."
-    LOW_CONFIDENCE = "low_confidence", "The confidence of {detail}."
+    LOW_CONFIDENCE = "low_confidence", "The confidence is too low: {detail}."
     SEVERITY_UNKNOWN = "severity_unknown", "The severity could not be determined."
     SIGNAL_CONTEXT_UNREAD = (
         "signal_context_unread",
@@ -81,11 +81,11 @@ class FactorCode(enum.StrEnum):
     RESOURCE_ABSENT = "resource_absent", "The affected resource {detail} does not exist in the cluster."
     RESOURCE_ELSEWHERE = (
         "resource_elsewhere",
-        "The affected resource may have nothing to do with the signal: {detail}.",
+        "The affected resource may be unrelated to the signal: {detail}.",
     )
     OWNERS_UNVERIFIED = (
         "owners_unverified",
-        "The worker could not check what owns the affected resource: {detail}.",
+        "The owners of the affected resource could not all be read: {detail}.",
     )
 
     # The workflow and its target
@@ -96,7 +96,7 @@ class FactorCode(enum.StrEnum):
     )
     WORKFLOW_LABEL_UNMET = (
         "workflow_label_unmet",
-        "The workflow requires {detail}, which the target does not meet.",
+        "The workflow requires the label {detail}, which the target does not have.",
     )
     TARGET_NOT_AFFECTED_RESOURCE = (
         "target_not_affected_resource",
@@ -108,7 +108,7 @@ class FactorCode(enum.StrEnum):
     )
     HISTORY_UNKNOWN = (
         "history_unknown",
-        "The worker could not check whether this remediation failed here before: {detail}.",
+        "The worker could not check whether this remediation has failed on this resource before: {detail}.",
     )
 
     # Its parameters
@@ -138,7 +138,7 @@ class FactorCode(enum.StrEnum):
     )
     DOWNTIME_UNKNOWN = (
         "downtime_unknown",
-        "The catalog does not state the downtime; the safety context accepts {detail}.",
+        "The catalog does not state the downtime of the workflow, but the safety context accepts {detail}.",
     )
 
     # The result
@@ -147,10 +147,7 @@ class FactorCode(enum.StrEnum):
     # The policy
     POLICY_DECISION = "policy_decision", "{detail}"
     POLICY_FAILED = "policy_failed", "The approval policy could not be evaluated: {detail}."
-    POLICY_INPUT_CUT = (
-        "policy_input_cut",
-        "The policy saw only part of its input, because a list was too long.",
-    )
+    POLICY_INPUT_CUT = "policy_input_cut", "A list was too long, so the policy saw only its beginning."
 
     # The mode of the worker
     OBSERVE_MODE = "observe_mode", "The worker runs in observe mode: everything requires approval."

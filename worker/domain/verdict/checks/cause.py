@@ -37,7 +37,7 @@ def says_something(text: str) -> bool:
 def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
     """Check summary and severity. Returns the severity; None when it is missing or unknown to the worker."""
     if not says_something(answer.summary):
-        report.reject(ProblemKind.RCA, f"{RCA_PATH}.summary", "is required, in words")
+        report.reject(ProblemKind.RCA, f"{RCA_PATH}.summary", "is required: describe the cause in words")
     levels = ", ".join(Severity)
     severity = normalize_severity(answer.severity)
     if not answer.severity.strip():
@@ -134,7 +134,9 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
         return None
     outcome = InvestigationOutcome(word)
     if outcome in NOTHING_TO_DO and answer.selected_workflow is not None:
-        message = f"is {outcome}, but a workflow is selected: say actionable, or select null"
+        message = (
+            f"is {outcome}, but a workflow is selected: say actionable, or set selected_workflow to null"
+        )
         report.reject(ProblemKind.UNREADABLE, "investigation_outcome", message)
     return outcome
 
@@ -190,7 +192,7 @@ def _elsewhere(
     owners = affected.chain if affected else ()
     related = any(accepted.affected.same_as(member) for member in (signal, *look.chain))
     if not related and not any(signal.same_as(owner) for owner in owners):
-        yield f"The answer is about {accepted.affected}, the signal about {signal}."
+        yield f"The answer is about {accepted.affected}, but the signal is about {signal}."
 
 
 def _visible_trouble(look: FirstLook) -> Iterator[str]:

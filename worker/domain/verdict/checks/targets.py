@@ -174,7 +174,7 @@ def choose_target(
     if candidates:
         target, chain, known = _best_candidate(candidates, given), affected.chain, affected.chain
     elif _check_other(workflow, other_target(workflow, given, affected), other, report) and other is not None:
-        detail = f"{workflow.workflow_id} acts on {other.ref}, the cause lies in {affected.ref}"
+        detail = f"{workflow.workflow_id} acts on {other.ref}, but the cause lies in {affected.ref}"
         report.require_approval(FactorCode.TARGET_NOT_AFFECTED_RESOURCE, detail)
         target, chain, known = other.ref, (other.ref,), (other.ref, *affected.chain)
     else:
@@ -269,7 +269,7 @@ def _check_beside(
             if name in unseen:
                 report.reject_parameter(name, f"no evidence shows {shown}: fetch it before naming it")
             else:
-                detail = f"{name} is {shown}, the target is {target}"
+                detail = f"{name} is {shown}, but the target is {target}"
                 report.require_approval(FactorCode.PARAMETER_OTHER_OBJECT, detail)
         elif spelling(name).endswith("NAMESPACE") and value not in namespaces:
             report.require_approval(FactorCode.PARAMETER_OTHER_NAMESPACE, f"{name} is {shown}")

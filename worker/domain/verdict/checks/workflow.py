@@ -135,9 +135,7 @@ def check_fit(
     for label in unmet_labels(workflow, final):
         report.require_approval(FactorCode.WORKFLOW_LABEL_UNMET, label)
     if works_against_gitops(workflow, final):
-        report.warnings.append(
-            f"A GitOps tool manages the target and may undo {workflow.workflow_id}, which does not allow for that."
-        )
+        report.warnings.append(f"A GitOps tool manages the target and may undo {workflow.workflow_id}.")
 
 
 def check_reported(signal_type: str, facts: VerdictFacts, report: CheckReport) -> None:
@@ -168,7 +166,7 @@ def check_history(
     before = same_as_before(workflow.workflow_id, workflow.action_type, facts.failed_here)
     if not before:
         return
-    past = f"{workflow.workflow_id} did not help this resource before, with the spec it has now"
+    past = f"{workflow.workflow_id} did not help this resource before, with its present spec"
     past = one_line(f"{past} ({summary(before[-1])})", MAX_PROBLEM_CHARS)
     if not rationale.strip():
         message = f"is required: {past}; say why it is right this time, choose another workflow, or null"
@@ -268,7 +266,7 @@ def _check_downtime(workflow: Workflow, limit: int | None, answered: int | None,
     declared = workflow.estimated_downtime_seconds
     seconds, source = (answered, "this answer") if declared is None else (declared, "the catalog")
     if seconds is not None and seconds > limit:
-        message = f"{source} estimates {seconds} s of downtime, {limit} s are acceptable"
+        message = f"{source} estimates {seconds} s of downtime, but at most {limit} s are acceptable"
         message = f"{message}: choose another workflow, or null"
         report.reject(ProblemKind.FORBIDDEN, f"{WORKFLOW_PATH}.workflow_id", message)
     elif declared is None:
