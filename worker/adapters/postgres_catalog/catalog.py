@@ -1,5 +1,6 @@
-"""The workflow catalog in PostgreSQL: what the workflows declare is kept in memory, and only the shown ones
-are read.
+"""The workflow catalog in PostgreSQL.
+
+The declarations of all workflows are kept in memory; only the workflows that are shown are read.
 """
 
 from __future__ import annotations

@@ -37,8 +37,7 @@ DRIVER = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 @contextmanager
 def translated(seconds: float) -> Iterator[None]:
-    """Raises CatalogUnavailable for every failure of the driver, the network and the server, without the
-    address.
+    """Raises CatalogUnavailable, without the address, for each failure of driver, network and server.
 
     Exceptions of the driver may repeat parts of an address that it cannot parse, so they are not chained.
     """
@@ -63,8 +62,9 @@ def _explained(error: Exception) -> str:
 
 
 def _refused_by(error: OSError) -> str:
-    """The numeric address that refused, from asyncio: a part of the password that was taken for a host never
-    gets so far.
+    """The numeric address that refused the connection, from asyncio.
+
+    It cannot be a part of the password: a host name has been resolved by then.
     """
     found = REFUSED.search(str(error)) if isinstance(error, ConnectionRefusedError) else None
     return f" at {found[1]}:{found[2]}, from RCA_CATALOG__DATABASE_URL" if found else ""

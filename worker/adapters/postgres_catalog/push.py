@@ -166,10 +166,9 @@ async def _offer(connection: asyncpg.Connection, workflow_ids: Sequence[str]) ->
 async def embed(
     url: str, embedder: Embedder, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> int:
-    """Store a vector of this model for every workflow that has none, and return how many those were; 0
-    without pgvector.
+    """Store a vector of this model for every workflow without one, and return their number; 0 without pgvector.
 
-    The catalog is complete without vectors: until then, words rank. Vectors stored before a failure stay.
+    The catalog can be used without vectors: words then rank. Vectors stored before a failure stay.
     Raises CatalogUnavailable and EmbedderUnavailable.
     """
     async with as_owner(url) as connection:

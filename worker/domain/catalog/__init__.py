@@ -1,3 +1,1 @@
-"""The workflow catalog: documents of workflows, the selection of those that fit an incident, and their
-search.
-"""
+"""The workflow catalog: documents of workflows, the selection of those that fit, and their search."""

@@ -1,5 +1,4 @@
-"""The workflows of a catalog as candidates for an incident: which fit its labels, which fit best, and what
-excludes the others.
+"""The workflows of a catalog as candidates: which fit an incident, which fit best, what excludes the others.
 
 Every catalog selects with these, wherever its workflows are stored.
 """

@@ -33,8 +33,9 @@ def as_list(value: Any) -> Any:
 
 
 def _with_empty_text(labels: Any) -> Any:
-    """The labels, with an empty value for labels without one: it matches nothing, whereas an absent label
-    would match everything.
+    """The labels, with an empty text for a null.
+
+    An empty text matches nothing, whereas an absent label would match everything.
     """
     if not isinstance(labels, dict):
         return labels

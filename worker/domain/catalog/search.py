@@ -1,5 +1,4 @@
-"""Searching workflows by `<signal_type> <severity> [keywords]` (DD-LLM-001): the query, its checks, match
-quality.
+"""Searching workflows by `<signal_type> <severity> [keywords]` (DD-LLM-001): query, checks, match quality.
 
 A search has two phases: labels select workflows exactly, then text ranks those that fit. The match quality of
 a workflow says how well labels and text match. The wire formats (ADR-041) call it confidence, but it says
@@ -127,8 +126,9 @@ class TiedWorkflows(NamedTuple):
 
 
 class BestMatches(NamedTuple):
-    """The ids of the workflows that a query shows, with their match quality; how many are good enough, and how
-    many not.
+    """The ids of the workflows that a query shows, with their match quality.
+
+    `total` workflows are good enough, `weaker` ones are not.
     """
 
     shown: tuple[tuple[str, float], ...]
@@ -137,8 +137,7 @@ class BestMatches(NamedTuple):
 
 
 def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[str]:
-    """The workflows that text has to order, because it decides which of them are shown, or which are good
-    enough.
+    """The workflows that must be ordered by text, which decides which of them are shown or good enough.
 
     `tied` starts with the best fit.
     """
@@ -169,9 +168,7 @@ def best_matches(
 def _tiered(
     tied: Sequence[TiedWorkflows], query: SearchQuery
 ) -> Iterator[tuple[TiedWorkflows, int, int, bool]]:
-    """Each group with how many workflows of its tier are better, how many the tier has, and whether text
-    orders it.
-    """
+    """Each group with the number of better workflows in its tier, the size of the tier, and whether text orders it."""
     sizes, before, shown = Counter[int](), Counter[int](), 0
     for group in tied:
         sizes[group.fit.exact_causes] += len(group.ids)

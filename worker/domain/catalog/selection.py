@@ -56,8 +56,10 @@ ANY_GROUP, NO_GROUP = "?", "-"
 
 
 class Declared(NamedTuple):
-    """The declaration of a workflow about one label: normalized values, whether `*` is one, and whether
-    another value of the context excludes the workflow.
+    """What a workflow declares about one label.
+
+    `keys` are the normalized values, `wild` is true if `*` is one of them, and `excludes` if any other value of
+    the context excludes the workflow.
     """
 
     label: str
@@ -68,9 +70,7 @@ class Declared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A label that excludes a workflow: the value of the context, and the values that the workflow is
-    declared for.
-    """
+    """A label that excludes a workflow: `value` is that of the context, `declared` those of the workflow."""
 
     label: str
     value: str
@@ -210,9 +210,7 @@ def unmet_labels(workflow: Workflow, context: SelectionContext) -> tuple[str, ..
 
 
 def works_against_gitops(workflow: Workflow, context: SelectionContext) -> bool:
-    """True if a GitOps tool may undo the workflow: it manages the target, and the workflow does not take
-    account of it.
-    """
+    """True if a GitOps tool manages the target and may undo the workflow, which takes no account of it."""
     return is_gitops_managed(context) and not workflow.gitops_aware
 
 
@@ -256,9 +254,7 @@ def workflow_id_of(cursor: str) -> str:
 
 
 def label_name(name: str) -> str:
-    """The name of a label in snake_case, such as of `signal-type`, `signalName` or
-    `kubernaut.io/signal-type`.
-    """
+    """The label in snake_case: of `signal-type`, `signalName` and `kubernaut.io/signal-type`, `signal_type`."""
     spelt = snake_case(name.strip().removeprefix("label.").rpartition("/")[2].replace("-", "_"))
     return "signal_type" if spelt == "signal_name" else spelt
 

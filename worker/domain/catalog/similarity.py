@@ -227,9 +227,7 @@ class MeaningRanking:
 
     @property
     def problem(self) -> str:
-        """Why workflows are not ranked by meaning at the moment; empty if they are, or the first vectors are
-        being made.
-        """
+        """Why workflows are not ranked by meaning; empty if they are, or while the first vectors are computed."""
         return self._problem or self._queries.problem
 
     @property

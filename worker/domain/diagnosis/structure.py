@@ -208,8 +208,9 @@ class Rollout:
         return replace(finding, sentence=told, remedies=remedies, revision=self.revision)
 
     def touches(self, *words: str, container: str = "") -> bool:
-        """True if a field differs whose path has one of the words, or a key of it in its value, in the container
-        or outside all.
+        """True if a changed field has one of the words in its path, or as a key in its value.
+
+        With `container`, fields of other containers do not count.
         """
         for line in self.lines:
             path = line.split(":", maxsplit=1)[0]

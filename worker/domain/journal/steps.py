@@ -118,11 +118,10 @@ def owner(steps: Sequence[Step]) -> Owner | None:
 
 
 def is_overtaken(steps: Sequence[Step], delivery: Delivery) -> bool:
-    """True if the same or a later delivery of the message is served by a run that has not ended, and may be
-    alive.
+    """True if a run that may be alive serves the same or a later delivery of the message.
 
-    Then the worker of this delivery was frozen for longer than ack_wait before its run began, or the consumer
-    was created anew and counts from 1 again. Heartbeats keep the message with a run that is alive.
+    The worker of this delivery was then frozen for longer than ack_wait before its run began, or the consumer
+    was recreated and counts from 1 again. Heartbeats keep the message with a run that is alive.
     """
     last = owner(steps)
     if last is None or last.deliveries < delivery.deliveries or not last.message.matches(delivery.message):

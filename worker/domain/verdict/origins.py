@@ -113,8 +113,10 @@ class _Check:
         )
 
     def grows(self, name: str, value: Any) -> bool:
-        """True if the value is more than what the target has now, and at most the double (of nothing, one), or
-        at most what it had in the revision to roll back to.
+        """True if the value is larger than now, but not by too much.
+
+        It is at most twice the present value (or 1 if that is 0), or at most the value in the revision to roll
+        back to.
         """
         now, wanted = self.now(name), quantity(value)
         if now is None or wanted is None:
