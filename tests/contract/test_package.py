@@ -40,7 +40,7 @@ def test_links_are_absolute_and_the_project_has_urls(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [[], ["git.example.com/x"], [REPOSITORY, "a", "b"]])
-def test_it_says_how_it_is_used(arguments):
+def test_wrong_arguments_print_the_usage(arguments):
     done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=False)
     assert 1 == done.returncode
     assert "python deploy/package.py https://" in done.stderr

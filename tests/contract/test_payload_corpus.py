@@ -82,7 +82,7 @@ def test_payload_is_accepted_or_rejected_as_the_index_says(row):
         assert all(error.expected for error in outcome.errors)
 
 
-def test_every_choice_is_ours_to_make():
+def test_every_optional_rejection_of_the_corpus_is_decided():
     assert {row.file for row in payload_rows() if row.strictness == "should"} == set(CHOICES)
 
 

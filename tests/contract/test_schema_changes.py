@@ -75,12 +75,12 @@ def test_every_released_schema_is_still_there():
         (("additionalProperties",), False, True, False),
     ],
 )
-def test_what_breaks_whom(path, value, breaks_senders, breaks_readers):
+def test_a_change_breaks_senders_or_readers_as_listed(path, value, breaks_senders, breaks_readers):
     new = changed(path, value)
     assert breaks_senders == bool(breaking(OBJECT, new, received=True))
     assert breaks_readers == bool(breaking(OBJECT, new, received=False))
 
 
-def test_a_schema_breaks_nothing_of_itself():
+def test_a_schema_does_not_break_itself():
     for received in (True, False):
         assert [] == breaking(OBJECT, copy.deepcopy(OBJECT), received=received)

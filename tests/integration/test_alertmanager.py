@@ -198,7 +198,7 @@ async def test_a_body_that_does_not_match_its_encoding_is_rejected(tmp_path):
     assert (400, True) == (status, "content-encoding" in answer["error"])
 
 
-async def test_what_could_not_be_published_is_published_when_it_comes_again(tmp_path):
+async def test_an_alert_that_could_not_be_published_is_published_when_repeated(tmp_path):
     async with receiving(tmp_path) as (post, js, _):
         config = (await js.stream_info("RCA_REQUESTS")).config
         await js.delete_stream("RCA_REQUESTS")
@@ -213,7 +213,7 @@ async def test_what_could_not_be_published_is_published_when_it_comes_again(tmp_
     ("body", "token", "status"),
     [(b"{}", TOKEN, 400), (b"\xff", TOKEN, 400), (webhook(), "wrong", 401), (webhook(), "", 401)],
 )
-async def test_who_may_not_and_what_cannot_be_read_is_refused(tmp_path, body, token, status):
+async def test_unauthorised_and_unreadable_webhooks_are_refused(tmp_path, body, token, status):
     async with receiving(tmp_path) as (post, js, _):
         got, answer = await post(body, token)
         assert (status, True) == (got, bool(answer["error"]))
@@ -227,7 +227,7 @@ async def test_a_page_in_a_browser_cannot_post(tmp_path):
         assert not await published(js)
 
 
-async def test_a_node_that_cannot_be_looked_up_now_is_looked_up_when_it_comes_again(tmp_path):
+async def test_a_failed_look_up_of_a_node_is_repeated_with_the_next_alert(tmp_path):
     labels = {"alertname": "NodeDown", "instance": "10.0.0.7:9100", "job": "node-exporter"}
     node, other = alert(1, **labels), alert(2, deployment="api")
     del node["labels"]["namespace"]

@@ -23,7 +23,7 @@ async def test_it_answers_chat_completions_and_lists_its_model() -> None:
     assert [m["id"] for m in models["data"]] == ["offline-analyst"]
 
 
-async def test_what_is_no_request_is_refused_in_the_protocols_words() -> None:
+async def test_an_invalid_request_is_refused_with_an_openai_error() -> None:
     async with serve() as url, aiohttp.ClientSession() as session:
         for data in (b"{", b"[]", b'{"messages": 1}', b'{"messages": [], "stream": true}', b"[" * 100_000):
             async with session.post(f"{url}/chat/completions", data=data) as response:

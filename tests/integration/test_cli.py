@@ -23,7 +23,7 @@ from tests.processes import ready, running
 from worker.app.cli.main import app
 
 
-async def test_help_teaches_and_needs_no_configuration():
+async def test_help_needs_no_configuration():
     ended = await rca("--help")
     assert 0 == ended.code
     text = " ".join(ended.out.split())
@@ -102,7 +102,7 @@ async def test_a_server_that_is_away_is_a_clear_error():
 
 
 @pytest.mark.process
-async def test_the_stand_ins_start_alone_and_say_where_they_are():
+async def test_each_sandbox_server_starts_alone_and_prints_its_address():
     async with (
         ready("sandbox", "nats") as nats,
         ready("sandbox", "cluster", str(CASE)) as cluster,
@@ -188,7 +188,7 @@ async def worker_environment(tmp_path):
 
 
 @pytest.mark.process
-async def test_submit_waits_for_what_becomes_of_a_request(worker_environment):
+async def test_submit_waits_for_the_outcome_of_a_request(worker_environment):
     env = dict(worker_environment)
     health = env.pop("health")
     result = await rca("submit", "-", "--wait", "--json", env=env, stdin=BODY)
@@ -223,7 +223,7 @@ async def test_a_port_of_the_worker_that_is_in_use_names_the_setting(worker_envi
     assert f"error: {said}" == ended.err.splitlines()[-1]
 
 
-async def test_submit_gives_up_waiting_when_nobody_works(tmp_path):
+async def test_submit_times_out_without_a_worker(tmp_path):
     async with one_server(tmp_path) as server:
         env = {"RCA_NATS__SERVERS": server.url}
         assert 0 == (await rca("provision", env=env)).code

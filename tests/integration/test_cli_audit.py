@@ -52,7 +52,7 @@ async def test_a_file_whose_head_was_dropped_is_refused_with_a_key_unless_it_may
     assert [] == await problems(*cut, *key, "--exported-at", now)
 
 
-async def test_heads_that_were_kept_elsewhere(tmp_path):
+async def test_heads_kept_elsewhere_are_compared_with_the_trail(tmp_path):
     events, heads = signed(), tmp_path / "heads"
     file = written(tmp_path / "events", events)
     written(heads, events[-1:])

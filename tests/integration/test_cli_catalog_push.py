@@ -50,7 +50,7 @@ def push(url, directory, monkeypatch, capsys):
     return run
 
 
-async def test_what_a_push_did_is_told(push, directory):
+async def test_push_reports_what_it_changed(push, directory):
     assert (
         0,
         "tables     0001_catalog.sql\ntables     0002_offered.sql\nadded      a\n",
@@ -69,7 +69,7 @@ async def test_what_a_push_did_is_told(push, directory):
     assert ([], ["b"], ["a"], False) == (again["added"], again["unchanged"], again["left"], again["dry_run"])
 
 
-async def test_many_ids_are_told_in_part(push, directory):
+async def test_push_lists_only_some_of_many_ids(push, directory):
     documents = [GOOD.replace("workflow_id: a", f"workflow_id: w-{n:03}") for n in range(60)]
     (directory / "a.yaml").write_text("---\n".join(documents))
     _, out, _ = await push()
@@ -97,7 +97,7 @@ async def test_a_worker_reads_what_was_pushed(push, url):
         assert "" == opened.problem
 
 
-async def test_without_asyncpg_what_to_install_is_told(tmp_path):
+async def test_without_asyncpg_push_says_what_to_install(tmp_path):
     (tmp_path / "asyncpg.py").write_text("raise ImportError")
     pythonpath = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     ended = await processes.rca("catalog", "push", str(CATALOG), env={"PYTHONPATH": pythonpath})

@@ -65,7 +65,7 @@ def taken():
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else "",
 )
-async def test_a_port_that_is_in_use_is_named_with_what_names_another(taken, arguments, advice):
+async def test_a_port_in_use_is_named_with_the_setting_that_changes_it(taken, arguments, advice):
     ended = await rca(*(argument.format(port=taken) for argument in arguments))
     said = f"error: cannot listen on 127.0.0.1:{taken}: Address already in use; {advice}\n"
     assert (1, "", said) == (ended.code, ended.out, ended.err)

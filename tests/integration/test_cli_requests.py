@@ -215,7 +215,7 @@ async def test_a_request_is_followed_until_it_ends(place, end, code):
     assert "rr-2" not in ended.out
 
 
-async def test_who_watches_a_request_that_has_ended_is_told(place):
+async def test_watch_says_that_a_request_has_ended(place):
     await place.js.publish("rca.result.incident.rr-1", review_result("rr-1").model_dump_json().encode())
     ended = await place.rca("watch", "rr-1")
     assert (0, "", True) == (ended.code, ended.out, "rca show rr-1" in ended.err)
@@ -242,7 +242,7 @@ async def test_no_dead_letter_has_an_id_that_the_server_cannot_read(place):
 
 
 @pytest.mark.parametrize("command", ["replay", "drop"])
-async def test_what_became_of_each_dead_letter_is_there_for_scripts(place, command):
+async def test_json_reports_each_dead_letter_of_a_command(place, command):
     await letters(place, "rr-1")
     ended = await place.rca("dlq", command, "1", "9", "--json")
     assert 1 == ended.code
@@ -265,7 +265,7 @@ async def test_a_list_of_dead_letters_fits_the_screen(place):
 # -- submit
 
 
-async def test_a_rejection_of_before_is_the_outcome_of_the_same_message_again(place):
+async def test_an_earlier_rejection_is_the_outcome_of_a_repeated_message(place):
     first = json.loads((await place.rca("submit", "-", "--unchecked", "--json", stdin=b"{}")).out)
     other = refused(first["sequence"] + 7)
     for failure in (refused(first["sequence"]), other):

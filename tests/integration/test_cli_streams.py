@@ -52,12 +52,12 @@ async def unread(*arguments, errors=False, first=0):
     ],
     ids=" ".join,
 )
-async def test_a_command_whose_output_is_not_read_ends_without_a_word(arguments):
+async def test_a_command_ends_silently_if_its_output_is_not_read(arguments):
     assert (141, "") == await unread(*arguments)
 
 
 @pytest.mark.process
-async def test_a_demo_that_is_read_no_further_ends_without_a_word():
+async def test_a_demo_ends_silently_if_its_output_is_not_read():
     """Its steps are heard by a callback of the connection, while it waits."""
     assert (141, "") == await unread("demo", first=5)
 
@@ -66,7 +66,7 @@ async def test_a_demo_that_is_read_no_further_ends_without_a_word():
 @pytest.mark.parametrize(
     "arguments", [("catalog", "list", "/nonexistent"), ("demo",), ("catalog",)], ids=" ".join
 )
-async def test_errors_that_are_not_read_either_change_nothing(arguments):
+async def test_a_command_ends_silently_if_its_errors_are_not_read(arguments):
     assert 141 == (await unread(*arguments, errors=True))[0]
 
 
@@ -87,7 +87,7 @@ async def test_a_command_says_that_it_waits_for_a_server(arguments):
     assert (1, "") == (ended.code, ended.out)
 
 
-async def test_a_search_ranked_by_words_for_want_of_an_embedder_says_so():
+async def test_a_search_without_an_embedder_says_that_words_rank():
     embeddings = {"RCA_CATALOG__EMBEDDINGS": "small", "RCA_CATALOG__EMBEDDINGS_URL": "http://127.0.0.1:9/v1"}
     asked = ("catalog", "search", str(CATALOG), "OOMKilled critical heap", "--json")
     ended = await rca(*asked, env=embeddings)

@@ -218,7 +218,7 @@ def test_the_samples_can_be_acted_on(path):
     assert act(json.loads(path.read_text())).action in {"ask", "execute", "escalate", "close"}
 
 
-def test_it_knows_nothing_of_the_worker():
+def test_the_consumer_imports_nothing_of_the_worker():
     tree = ast.parse(Path(aianalysis.__file__).read_text())
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}

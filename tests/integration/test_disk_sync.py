@@ -53,7 +53,7 @@ async def test_without_the_port_the_advice_comes_with_the_first_streams_only(tmp
 
 
 @pytest.mark.parametrize("said", ["{}", "<html>", '{"jetstream": {}}', "[" * 10_000])
-async def test_what_is_no_monitoring_port_is_said(said):
+async def test_a_url_that_is_no_monitoring_port_is_reported(said):
     async def answer(_):
         return web.Response(text=said)
 

@@ -32,11 +32,11 @@ def test_problems_are_named_by_their_check():
     assert problems({}) == []
 
 
-async def test_all_is_well():
+async def test_readyz_answers_ok_if_every_check_passes():
     assert [(200, "ok\n"), (200, "ok\n")] == await answers({"nats": well}, "/livez", "/readyz")
 
 
-async def test_what_is_wrong_is_listed_and_does_not_kill():
+async def test_problems_are_listed_and_leave_livez_ok():
     checks = {"nats": lambda: "not connected yet", "model": well, "kubernetes": lambda: "403"}
     assert [(200, "ok\n"), (503, "nats: not connected yet\nkubernetes: 403\n")] == await answers(
         checks, "/livez", "/readyz"
@@ -86,7 +86,7 @@ async def test_metrics_are_served_in_the_exposition_format():
 
 
 @pytest.mark.parametrize("path", ["/", "/livez/", "/debug", "/metrics/../readyz2"])
-async def test_there_is_nothing_else(path):
+async def test_other_paths_are_not_found(path):
     [(status, _)] = await answers({}, path)
     assert status == 404
 

@@ -42,7 +42,7 @@ async def test_a_silent_client_loses_its_connection(sent):
         writer.close()
 
 
-async def test_bytes_now_and_then_do_not_help():
+async def test_a_client_that_sends_slowly_loses_its_connection():
     async with echo() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
 

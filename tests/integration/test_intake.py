@@ -75,7 +75,7 @@ async def test_a_start_that_fails_closes_the_connection(server):
     assert intake.link.client.is_closed
 
 
-async def test_whoever_cancels_the_run_is_heard_and_nothing_is_left_open(server):
+async def test_a_cancelled_intake_stops_and_leaves_nothing_open(server):
     intake = intake_on(server)
     running = asyncio.create_task(intake.run())
     assert await until(lambda: intake.pumps and not intake.trouble(), 30)

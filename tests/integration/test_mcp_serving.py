@@ -230,7 +230,7 @@ async def posted(url, body=HELLO, **headers):
         return response.status, dict(response.headers), await response.text()
 
 
-async def test_http_takes_only_who_knows_the_token_and_means_this_host(env):
+async def test_http_requires_the_token_and_the_expected_host(env):
     async with served({**env, "RCA_MCP__TOKEN": TOKEN}) as url:
         assert 200 == (await posted(url))[0]
         assert 200 == (await posted(url, Authorization=f"bearer {TOKEN}"))[0]

@@ -157,7 +157,7 @@ async def speakers(server):
 
 
 @pytest.mark.parametrize(("role", "what", "subject"), FORBIDDEN, ids=str)
-async def test_it_is_denied(speakers, role, what, subject):
+async def test_each_forbidden_operation_is_denied(speakers, role, what, subject):
     speaker = speakers[role]
     assert [] == await speaker.denied()
     if what == "publish":

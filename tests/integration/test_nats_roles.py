@@ -127,7 +127,7 @@ async def exhaust(p, remediation_id):
 
 
 @pytest.mark.timeout(600)  # many commands, each a process: minutes on a slow machine
-async def test_everybody_does_their_work_and_nothing_is_denied(tmp_path):
+async def test_every_role_does_its_work_without_a_denial(tmp_path):
     model = Model()
     async with place(tmp_path, model) as p:
         await _the_provisioner_makes_everything(p)

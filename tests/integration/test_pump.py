@@ -161,7 +161,7 @@ async def test_lanes_do_not_wait_for_each_other(case):
     assert (busy.peak, urgent.bodies) == (1, [b"0"])
 
 
-async def test_what_waits_in_one_lane_is_no_matter_to_another_and_the_oldest_goes_first(case):
+async def test_lanes_are_independent_and_serve_the_oldest_first(case):
     busy, urgent = Held(), Held()
     await asyncio.gather(*(case.js.publish("rca.request.incident.p3", b"%d" % n) for n in range(2_000)))
     async with pumping(case.nc, busy, lane="p3", slots=3), pumping(case.nc, urgent, lane="p0"):
@@ -195,7 +195,7 @@ class Gate:
         return waits
 
 
-async def test_nothing_is_asked_for_before_it_may_be(case):
+async def test_nothing_is_pulled_before_admission(case):
     gate, held = Gate(), Held()
     await submit(case, b"x")
     async with pumping(case.nc, held, admit=gate.admit, pull_seconds=0.1) as pump:
@@ -348,7 +348,7 @@ async def test_a_terminated_message_is_gone_and_the_reason_told(case):
     await until(lambda: empty(case))
 
 
-async def test_letting_go_says_nothing(brief):
+async def test_a_released_message_is_not_acknowledged(brief):
     case, script = brief, Script(LET_GO)
     async with listening(case, f"$JS.ACK.{REQUESTS}.>") as heard, pumping(case.nc, script):
         await submit(case, b"x")
@@ -511,7 +511,7 @@ async def test_drain_finishes_what_it_can_and_gives_back_the_rest(case):
     ]
 
 
-async def test_in_a_hurry_the_jobs_are_given_back_at_once(case):
+async def test_a_hurried_drain_gives_jobs_back_at_once(case):
     held, hurry = Held(), asyncio.Event()
     pump = Pump(case.nc, REQUESTS, LaneConsumer("p2", (), 1), held, nak_seconds=0.01)
     await pump.start()

@@ -187,7 +187,7 @@ async def test_the_list_begins_again_with_a_new_stream(tmp_path):
         assert ["rr-3"] == [row.key for row in place.console.index.newest()]
 
 
-async def test_who_listens_hears_of_a_new_result(tmp_path):
+async def test_a_listener_is_told_of_a_new_result(tmp_path):
     async with opened(tmp_path) as place, place.http.get(place.url + "/events") as stream:
         assert "text/event-stream" == stream.headers["Content-Type"]
         await place.publish(review_result("rr-1"))
@@ -211,7 +211,7 @@ async def hostile_place(tmp_path):
         yield place
 
 
-async def test_a_server_that_is_away_is_said_on_the_page(tmp_path):
+async def test_the_page_says_that_the_server_is_unreachable(tmp_path):
     async with opened(tmp_path) as place:
         await place.js.delete_stream("RCA_RESULTS")
         assert "stream not found" in await place.get("/incident/rr-1", 503)

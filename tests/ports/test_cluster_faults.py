@@ -87,7 +87,7 @@ class TestFaults:
         ],
         ids=label,
     )
-    async def test_lasting(
+    async def test_a_lasting_fault_has_its_reason_and_is_retried_if_it_may_pass(
         self, connect: Connect, api: FaultyApi, fault: Fault, reason: ClusterReason, retried: bool
     ) -> None:
         cluster = await connect(sleep=Pauses())
@@ -100,7 +100,7 @@ class TestFaults:
         [Fault(status=429), Fault(status=500), Fault(drop=True), Fault(cut=True), Fault(garbage=True)],
         ids=label,
     )
-    async def test_passing(self, connect: Connect, api: FaultyApi, fault: Fault) -> None:
+    async def test_a_passing_fault_is_retried(self, connect: Connect, api: FaultyApi, fault: Fault) -> None:
         cluster = await connect(sleep=Pauses())
         api.faults = FaultPlan([fault.model_copy(update={"times": 2})])
         assert (await cluster.get(POD))["metadata"]["name"] == "api-0"
@@ -149,7 +149,7 @@ class TestFaults:
         api.faults = FaultPlan([Fault(hang=True, times=1)])
         assert (await cluster.get(POD))["kind"] == "Pod"
 
-    async def test_nobody_listens(self, connect: Connect, tmp_path: Path) -> None:
+    async def test_a_refused_connection_is_unavailable(self, connect: Connect, tmp_path: Path) -> None:
         lonely = tmp_path / "lonely"
         write_kubeconfig(lonely, "http://127.0.0.1:9")
         cluster = await connect(kubeconfig=str(lonely), sleep=Pauses())
@@ -218,7 +218,7 @@ class TestFaults:
             await real.get(POD)
         assert reason == caught.value.reason
 
-    async def test_pages(self, connect: Connect, api: FaultyApi) -> None:
+    async def test_a_list_is_read_page_by_page(self, connect: Connect, api: FaultyApi) -> None:
         api.snapshot = config_maps(1_200)
         cluster = await connect()
         listing = await cluster.list(ListQuery("ConfigMap", "shop", limit=1_200))
@@ -425,5 +425,5 @@ class TestRequests:
         with pytest.raises(ClusterError, match='cannot list resource "pods"'):
             await cluster.check()
 
-    async def test_closed(self) -> None:
+    async def test_a_closed_cluster_is_unavailable(self) -> None:
         assert await reason_of(KubernetesCluster().get(POD)) == ClusterReason.UNAVAILABLE

@@ -98,7 +98,7 @@ def new_sequence():
     return random.randrange(1, 2**53)
 
 
-async def test_the_first_result_stays(harness):
+async def test_a_second_result_is_not_stored(harness):
     first = review_result(new_id(), analysis="first")
     other = first.model_copy(update={"analysis": "other", "request_digest": "0" * 64})
     assert first == await harness.events.result(first)
@@ -146,7 +146,7 @@ async def test_a_replay_of_a_request_without_result_publishes_it(harness):
     assert result == await harness.events.result(result, replace_failed=True)
 
 
-async def test_a_replay_that_fails_again_and_is_repeated_tells_nobody_twice(harness):
+async def test_a_repeated_replay_publishes_nothing_twice(harness):
     remediation_id = new_id()
     first = await harness.events.result(failed_result(remediation_id))
     again = first.model_copy(update={"analysis": "failed again"})

@@ -529,7 +529,7 @@ class Stage:
                 self.seen.add(where, body.decode("utf-8", "replace"))
 
 
-async def test_no_canary_comes_out_anywhere(tmp_path):
+async def test_no_canary_leaves_the_worker(tmp_path):
     stage = Stage(tmp_path)
     async with AsyncExitStack() as stack:
         await stage.open(stack)

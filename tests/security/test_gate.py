@@ -39,7 +39,7 @@ def test_the_planted_texts_cover_all_places_and_languages():
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize(("group", "least"), [(PLANTED, 120), (WRONG, 300), (OVER, 60)])
-def test_what_the_cluster_does_not_bear_out_needs_a_human(found, group, least, environment):
+def test_an_unconfirmed_answer_needs_a_human(found, group, least, environment):
     assert len(found.of(group, environment)) >= least
     assert [] == [tried.about for tried in found.passed(group, environment)]
 
@@ -59,7 +59,7 @@ def opening(text: str) -> str:
     return plain(text)[:16]
 
 
-def test_in_staging_what_rules_confirm_mostly_needs_nobody(found):
+def test_most_confirmed_answers_pass_in_staging(found):
     confirmed = [t for t in found.of(RIGHT, "staging") if t.judged.confirmed]
     assert sum(t.judged.passed for t in confirmed) >= 0.6 * len(confirmed)
 

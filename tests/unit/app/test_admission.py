@@ -205,7 +205,7 @@ async def test_while_blocked_only_the_one_that_is_tried_runs(admission):
     assert await _closed(admission) is False
 
 
-async def test_after_the_end_nothing_starts_and_nobody_holds_on(admission):
+async def test_after_stop_nothing_starts_and_no_hold_continues(admission):
     busy = Run(admission, 1)
     await settle()
     suspect = Run(admission, 2, alone=True)
@@ -222,13 +222,13 @@ async def test_after_the_end_nothing_starts_and_nobody_holds_on(admission):
     await busy.end()
 
 
-async def test_holding_takes_its_time(admission):
+async def test_a_hold_lasts_as_long_as_asked(admission):
     before = admission._clock.now()
     assert await admission.wait_unless_stopping(30.0) is True
     assert 30.0 == (admission._clock.now() - before).total_seconds()
 
 
-async def test_whoever_asks_hears_whether_it_had_to_wait(admission):
+async def test_admit_returns_whether_it_had_to_wait(admission):
     assert await admission.admit(2) is False
     admission.block("401")
     admission.probe_count(1)

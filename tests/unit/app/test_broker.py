@@ -18,7 +18,7 @@ from worker.app.broker import MIN_MAX_PAYLOAD, unsuitable
         ((2, 15), 1_048_576, "max_payload"),
     ],
 )
-def test_an_old_server_and_one_for_short_messages_are_refused(version, payload, said):
+def test_a_server_that_is_too_old_or_limits_messages_is_refused(version, payload, said):
     major, minor = version
     server = SimpleNamespace(
         connected_server_version=SimpleNamespace(major=major, minor=minor), max_payload=payload

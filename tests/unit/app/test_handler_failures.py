@@ -90,7 +90,7 @@ async def test_gaps_of_a_cluster_that_can_be_read_are_marked_as_unknown():
     assert any(note.startswith("unknown: events") for note in rig.result.notes)
 
 
-async def test_a_short_pause_is_waited_for_with_the_request_in_hand():
+async def test_a_request_is_held_during_a_short_pause():
     rig = HandlerRig(World.saying(LEFT_ALONE, final(answer())))
     before = rig.world.clock.now()
     assert ACK == await rig.take()
@@ -100,7 +100,7 @@ async def test_a_short_pause_is_waited_for_with_the_request_in_hand():
     assert rig.resumed == [1]
 
 
-async def test_for_a_long_pause_the_request_goes_back():
+async def test_a_request_goes_back_to_the_queue_for_a_long_pause():
     rig = HandlerRig(World.saying(LEFT_ALONE), rules={"hold_seconds": 10.0})
     settled = await rig.take()
     assert settled.fate is Fate.RETRY
@@ -162,7 +162,7 @@ async def test_the_time_in_the_queue_is_no_age():
     assert Status.COMPLETED is rig.result.status
 
 
-async def test_what_was_paid_for_is_told_even_without_an_answer():
+async def test_a_result_without_an_answer_reports_its_usage():
     rig = HandlerRig(World.saying(calls(LOOK), LEFT_ALONE), rules={"patience_seconds": 1.0})
     assert ACK == await rig.take()
     assert (1, 1, 1_000) == (
@@ -266,7 +266,7 @@ async def test_while_one_is_tried_the_others_go_back_and_no_more_are_taken():
     assert ACK == await rig.take(other, sequence=8)
 
 
-async def test_another_takes_over_when_the_one_that_is_tried_is_out_of_hand():
+async def test_another_request_probes_once_the_probing_one_has_gone_back():
     rig = HandlerRig(World.saying(BLOCKED))
     rig.world.clock.sleep = lambda seconds: asyncio.sleep(60)
     prober = asyncio.create_task(rig.take())

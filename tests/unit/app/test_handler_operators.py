@@ -55,7 +55,7 @@ async def test_a_cancelled_request_that_still_waits_costs_nothing():
 
 
 @pytest.mark.parametrize("during", [1, 2])
-async def test_a_running_one_stops_at_its_next_step_with_what_it_has_spent(during):
+async def test_a_cancelled_run_stops_before_its_next_step_and_reports_its_usage(during):
     rig = HandlerRig()
 
     def cancel(request, number):
@@ -180,7 +180,7 @@ async def test_a_request_out_of_deliveries_is_a_dead_letter_and_out_of_the_queue
     assert "response.failed" == rig.world.events.audits[-1].event_type
 
 
-async def test_one_that_was_answered_is_only_taken_out():
+async def test_an_answered_request_out_of_deliveries_is_only_removed():
     rig = HandlerRig()
     queued(rig, body())
     await rig.take()
@@ -192,7 +192,7 @@ async def test_one_that_was_answered_is_only_taken_out():
     )
 
 
-async def test_one_with_a_finished_result_in_its_journal_is_answered():
+async def test_a_journaled_result_of_a_request_out_of_deliveries_is_published():
     rig = HandlerRig()
     queued(rig, body())
     store, rig.world.events.result = rig.world.events.result, None
@@ -206,7 +206,7 @@ async def test_one_with_a_finished_result_in_its_journal_is_answered():
     )
 
 
-async def test_one_whose_finished_result_makes_no_sense_to_this_version_is_a_dead_letter():
+async def test_a_journaled_result_that_cannot_be_read_leads_to_a_dead_letter():
     rig = HandlerRig()
     queued(rig, body())
     store, rig.world.events.result = rig.world.events.result, None
@@ -223,7 +223,7 @@ async def test_one_whose_finished_result_makes_no_sense_to_this_version_is_a_dea
     )
 
 
-async def test_one_that_cannot_be_read_is_reported():
+async def test_an_unreadable_request_out_of_deliveries_is_rejected():
     rig = HandlerRig()
     queued(rig, b"junk")
     assert ACK == await advise(rig)
@@ -231,7 +231,7 @@ async def test_one_that_cannot_be_read_is_reported():
     assert {} == rig.requests.stored
 
 
-async def test_nothing_is_taken_out_while_the_broker_is_down():
+async def test_nothing_is_removed_while_the_broker_is_down():
     rig = HandlerRig()
     queued(rig, body())
     rig.world.events.down = True
@@ -239,7 +239,7 @@ async def test_nothing_is_taken_out_while_the_broker_is_down():
     assert 7 in rig.requests.stored
 
 
-async def test_a_younger_request_is_not_meant_though_a_stream_made_anew_has_given_it_the_number():
+async def test_an_advisory_of_a_deleted_stream_does_not_concern_a_new_request_with_its_sequence():
     rig = HandlerRig()
     told = rig.world.clock.now()
     rig.world.clock.advance(1.0)
@@ -250,7 +250,7 @@ async def test_a_younger_request_is_not_meant_though_a_stream_made_anew_has_give
 
 
 @pytest.mark.parametrize("fields", [{"stream_seq": 8}, {"stream_seq": "7"}, {"consumer": None}])
-async def test_an_advisory_about_nothing_is_done_with(fields):
+async def test_an_advisory_about_a_missing_request_is_settled(fields):
     rig = HandlerRig()
     queued(rig, body())
     assert ACK == await advise(rig, **fields)
@@ -286,7 +286,7 @@ async def test_a_dead_letter_that_is_sent_again_replaces_its_failed_result(linge
     assert rig.world.model.calls == 1
 
 
-async def test_without_the_mark_a_failed_result_stays():
+async def test_a_failed_result_is_replaced_only_by_a_replay():
     rig, message = HandlerRig(World.saying(KeyError("boom"))), body()
     await buried(rig, message)
     rig.says(final(answer()))
@@ -294,7 +294,7 @@ async def test_without_the_mark_a_failed_result_stays():
     assert (Status.FAILED, 0) == (rig.result.status, rig.world.model.calls)
 
 
-async def test_the_mark_replaces_nothing_but_a_failed_result_of_the_same_question():
+async def test_a_replay_replaces_only_a_failed_result_of_the_same_request():
     rig = HandlerRig()
     await rig.take()
     first = rig.result
@@ -303,7 +303,7 @@ async def test_the_mark_replaces_nothing_but_a_failed_result_of_the_same_questio
     assert ("rejected: key_conflict", first) == (settled.reason, rig.result)
 
 
-async def test_what_fails_again_is_a_dead_letter_again():
+async def test_a_replay_that_fails_becomes_a_dead_letter_again():
     rig, message = HandlerRig(World.saying(KeyError("boom"))), body()
     await buried(rig, message)
     rig.world.clock.advance(60.0)
@@ -388,7 +388,7 @@ async def test_a_failed_request_that_is_sent_again_and_redelivered_gets_no_secon
     assert 1 == len(rig.world.events.dead_letters)
 
 
-async def test_the_same_holds_when_the_journal_is_gone():
+async def test_a_failed_request_whose_journal_is_gone_gets_no_second_letter():
     rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 1})
     await rig.take()
     rig.world.journal.steps.clear()

@@ -90,7 +90,7 @@ async def test_a_denial_ends_nothing_and_is_said_until_the_next_connection():
     assert "no answer" == link.because("no answer")
 
 
-async def test_what_stood_in_the_way_of_a_connection_is_not_said_of_it():
+async def test_a_connection_forgets_why_it_could_not_be_made():
     link = BrokerLink()
     await link.on_error(ConnectionRefusedError(111, "refused"))
     assert "no answer (Connection refused)" == link.because("no answer")
@@ -99,7 +99,7 @@ async def test_what_stood_in_the_way_of_a_connection_is_not_said_of_it():
     assert "no answer" == link.because("no answer")
 
 
-async def test_who_wants_to_know_is_called_for_each_denial():
+async def test_each_denial_is_passed_to_the_listener():
     calls = []
     link = BrokerLink(on_denied=lambda: calls.append(link.denied))
     await link.on_error(PUBLISH)
@@ -126,7 +126,7 @@ async def test_a_server_that_ends_the_connection_ends_it_for_good(last_error, sa
     assert said in link.over
 
 
-async def test_an_end_of_our_own_is_none():
+async def test_closing_the_connection_ourselves_is_no_failure():
     link = BrokerLink(Ended(AuthorizationError()), closing=True)
     await link.on_closed()
     assert (False, "") == (link.ended.is_set(), link.over)
@@ -146,7 +146,7 @@ async def swallowing(link):
         await asyncio.sleep(60)
 
 
-async def test_a_cancellation_of_somebody_else_stays_one():
+async def test_a_cancellation_from_outside_is_passed_on():
     async def work():
         async with _ended_by_denials(BrokerLink()):
             await asyncio.sleep(60)

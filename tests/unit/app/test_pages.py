@@ -114,7 +114,7 @@ def has_own_layout(text):
 
 
 @given(st.text(min_size=1).filter(str.strip).filter(lambda text: not has_own_layout(text)))
-def test_nor_does_any_other(text):
+def test_no_generated_text_becomes_a_part_of_the_page(text):
     assert skeleton(HARMLESS) == skeleton(text)
     page = as_html(incident_page("rr-1", hostile(text)))
     assert not {"\x1b", "\u202e", "\x00"} & set(page)

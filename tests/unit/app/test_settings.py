@@ -162,7 +162,7 @@ def test_what_kubernetes_injects_for_services_is_ignored(environment, name, valu
     assert Settings() == load()
 
 
-def test_names_of_others_are_none_of_ours(environment):
+def test_variables_without_our_prefix_are_ignored(environment):
     environment.setenv("RCAX__Y", "1")
     environment.setenv("PATH_RCA_", "1")
     assert Settings() == load()

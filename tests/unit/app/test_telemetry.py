@@ -87,7 +87,7 @@ async def test_a_request_is_told_from_its_delivery_to_its_result():
 
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("append", range(1, 9))
-async def test_what_an_earlier_run_did_is_not_told_again(append, before):
+async def test_spans_of_an_earlier_run_are_not_repeated(append, before):
     said = [calls(LOOK), final(answer())]
     world = World(model=MemoryModel(said))
     await die_at(world, incident(), append, before=before)

@@ -44,7 +44,7 @@ def checked(world):
     return [e.payload for e in world.events.audits if isinstance(e.payload, CorroborationChecked)]
 
 
-async def test_what_the_cluster_bears_out_is_told_to_everybody():
+async def test_result_policy_and_audit_contain_the_corroboration():
     world = World.saying(final(BACK), cluster=MemoryCluster(rolled_out()))
     result = await world.analyse()
     found = result.corroboration
@@ -65,7 +65,7 @@ async def test_what_the_cluster_bears_out_is_told_to_everybody():
     assert (decided.corroboration, decided.parameters_of_model) == (found, ())
 
 
-async def test_what_it_does_not_bear_out_is_told_with_the_reason():
+async def test_an_answer_that_is_not_confirmed_has_a_reason():
     result = await World.saying(final(answer()), cluster=MemoryCluster(shop())).analyse()
     found = result.corroboration
     assert (found.by, found.doubt) == (CorroborationSource.NONE, "action_does_not_fit")
@@ -73,7 +73,7 @@ async def test_what_it_does_not_bear_out_is_told_with_the_reason():
 
 
 @pytest.mark.parametrize("reason", [ClusterReason.FORBIDDEN, ClusterReason.TIMEOUT])
-async def test_what_cannot_be_read_bears_nothing_out(reason):
+async def test_an_unreadable_cluster_confirms_nothing(reason):
     cluster = MemoryCluster(rolled_out())
     cluster.fail(reason, kind="ReplicaSet")
     result = await World.saying(final(BACK), cluster=cluster).analyse()
@@ -98,7 +98,7 @@ async def test_without_a_model_the_result_holds_the_diagnosis_by_rules():
     assert checked(world)[0].causes == result.diagnosis
 
 
-async def test_nor_is_it_asked_for_a_request_that_has_expired():
+async def test_an_expired_request_gets_no_diagnosis():
     world = World.saying()
     result = await world.analysis().without_answer(await world.open(incident()), Ending(expired=True))
     assert result.diagnosis == ()

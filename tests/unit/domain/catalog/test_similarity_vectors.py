@@ -153,7 +153,7 @@ async def test_after_a_failure_the_embedder_is_left_alone_for_a_while(clock):
     assert "" == vectors.problem
 
 
-async def test_one_that_does_not_come_in_time_is_not_waited_for(clock):
+async def test_a_late_vector_is_not_waited_for(clock):
     vectors = QueryVectors(MemoryEmbedder(hangs=True), clock.monotonic, call_seconds=0.01)
     async with asyncio.timeout(20):
         assert None is await vectors.of(query("memory"))

@@ -26,7 +26,7 @@ def rejected(body: Any, subject: str = SUBJECT) -> InvalidRequest:
     return read
 
 
-def test_a_good_one_is_read():
+def test_a_valid_outcome_is_read():
     assert isinstance(decode_outcome(json.dumps(GOOD).encode(), SUBJECT, SUBJECTS), RemediationOutcome)
     recovery = GOOD | {"kind": "recovery", "recovery_attempt_number": 2}
     read = decode_outcome(json.dumps(recovery).encode(), SUBJECTS.outcome("rr-1.2"), SUBJECTS)
@@ -48,13 +48,13 @@ def test_a_good_one_is_read():
         ),
     ],
 )
-def test_everything_that_is_wrong_is_named(body, code, paths):
+def test_every_error_of_an_outcome_is_listed(body, code, paths):
     read = rejected(body)
     assert code == read.code
     assert sorted(paths) == sorted(error.path for error in read.errors)
 
 
-def test_the_ids_tell_whose_it_is():
+def test_a_rejected_outcome_names_its_request():
     assert ("rr-1", "inc-1", "rr-1") == _ids(rejected(GOOD | {"outcome": "great"}))
     recovery = GOOD | {"kind": "recovery", "recovery_attempt_number": 2, "outcome": "great"}
     assert ("rr-1", "inc-1", "rr-1.2") == _ids(rejected(recovery))
@@ -64,12 +64,12 @@ def _ids(read):
     return read.remediation_id, read.incident_id, read.request_key
 
 
-def test_it_belongs_on_the_subject_of_its_key():
+def test_an_outcome_on_the_subject_of_another_key_is_rejected():
     read = rejected(GOOD, SUBJECTS.outcome("rr-2"))
     [error] = read.errors
     assert ("remediation_id", True) == (error.path, SUBJECT in error.expected)
 
 
 @given(st.binary(max_size=60))
-def test_no_body_is_an_exception(body):
+def test_any_body_is_an_outcome_or_rejected(body):
     assert isinstance(decode_outcome(body, SUBJECT, SUBJECTS), InvalidRequest)

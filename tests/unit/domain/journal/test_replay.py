@@ -277,7 +277,7 @@ async def test_a_run_that_is_killed_after_every_step_still_differs_in_nothing(na
     assert expected == traces(world, requests, result, times=play.times)
 
 
-async def test_the_plays_are_about_what_they_say():
+async def test_each_replayed_run_covers_its_case():
     """Each play gets to the place that its name promises."""
     said = {}
     for name, play in PLAYS.items():

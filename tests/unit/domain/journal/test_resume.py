@@ -67,7 +67,7 @@ REQUESTS = [incident(), recovery()]
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=["incident", "recovery"])
-async def test_the_script_takes_the_way_these_tests_are_about(request_):
+async def test_the_script_covers_tools_a_rejection_and_an_answer(request_):
     world, result = await undisturbed(request_)
     [journal] = world.journal.steps.values()
     assert [BEGIN, OPENING, *[CLAIM, LLM, TOOLS] * 2, *[CLAIM, LLM] * 4, RESULT] == [s.kind for s in journal]

@@ -67,7 +67,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", [*OTHER_CHOICES, *FAULTS])
-async def test_anything_else_leaves_it_unconfirmed(name):
+async def test_any_other_choice_leaves_the_answer_unconfirmed(name):
     made = world((OTHER_CHOICES | FAULTS)[name])
     result = await made.analyse()
     assert (result.status, result.corroboration.by) == (Status.COMPLETED, CorroborationSource.NONE)
@@ -91,7 +91,7 @@ NOT_ASKED = {
 
 
 @pytest.mark.parametrize("name", NOT_ASKED)
-async def test_it_is_not_asked_where_it_cannot_matter(name):
+async def test_the_second_model_is_called_only_if_it_can_matter(name):
     made = world(says(SAME), **NOT_ASKED[name])
     result = await made.analyse()
     assert made.shadow.requests == []
@@ -101,7 +101,7 @@ async def test_it_is_not_asked_where_it_cannot_matter(name):
 
 @pytest.mark.parametrize("append", range(1, 7))
 @pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
-async def test_a_successor_hears_the_same_choice_and_pays_once(append, before):
+async def test_a_successor_reads_the_choice_from_the_journal(append, before):
     made, request = world(says(SAME)), incident()
     assert await die_at(made, request, append, before=before)
     paid = [s for s in (await made.opened(request, "run-x")).past if s.kind == SHADOW]
@@ -140,7 +140,7 @@ async def test_the_chosen_workflow_is_among_the_offered_ones_and_nothing_tells_w
     assert "restart-v1" in offered
 
 
-async def test_no_free_text_reaches_it():
+async def test_no_free_text_reaches_the_second_model():
     canary = "CANARY-7"
     manifests = shop()
     for manifest in manifests:

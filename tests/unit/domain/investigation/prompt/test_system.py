@@ -101,7 +101,7 @@ def test_every_tool_of_the_choice_is_named():
         assert name in {tool.name for tool in TOOLS}
 
 
-def test_it_says_who_determines_each_search_parameter():
+def test_the_system_text_says_who_sets_each_search_parameter():
     search = SYSTEM_TEXT[SYSTEM_TEXT.index("# Who determines what") : SYSTEM_TEXT.index("# Answer")]
     yours, requested, detected = search.split("\n")[1:4]
     assert all(name in yours for name in ("query", "signal_type", "severity"))

@@ -60,7 +60,7 @@ def test_the_five_tools_take_their_own_arguments_and_the_circumstances():
         )
 
 
-async def test_nothing_said_constrains_nothing():
+async def test_absent_arguments_constrain_nothing():
     found, note = await actions()
     assert {"RestartWorkload": 2, "DrainNode": 1} == found
     assert "filters: none" in note
@@ -83,7 +83,7 @@ async def test_the_affected_object_filters_by_its_kind():
     assert "component=Deployment" in note
 
 
-async def test_without_one_the_caller_is_told_how_to_name_it():
+async def test_without_an_object_the_caller_is_told_how_to_name_one():
     _, note = await actions()
     assert NOT_NARROWED in note
     assert NO_TARGET not in note

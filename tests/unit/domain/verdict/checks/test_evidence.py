@@ -188,5 +188,5 @@ def test_a_reason_of_kubernetes_must_be_reported(signal_type):
 
 
 @pytest.mark.parametrize("signal_type", ["", "ConnectionPoolExhausted", "ErrorBudgetBurn"])
-def test_nobody_can_tell_about_other_types(signal_type):
+def test_a_type_without_known_reasons_counts_as_reported(signal_type):
     assert is_reported(signal_type, frozenset())
