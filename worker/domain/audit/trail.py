@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from schemas import audit
 from schemas.chain import UNSEALED, genesis
@@ -41,23 +41,11 @@ CODES = {
 }
 
 
-class RecordedSteps(Protocol):
-    """The run whose steps keep the events: `record` keeps one for the next step, which publishes it.
-
-    `past` are the steps this run continues from, `tail` is the event that the next one follows.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def past(self) -> Sequence[Step]: ...
-    @property
-    def tail(self) -> AuditRecord | None: ...
-    def record(self, record: AuditRecord) -> None: ...
-
-
 class AuditTrail:
     """Records the events of one run, as the observer of its investigation.
+
+    `past` are the steps that the run continues from, `last` is the stored event that the next one follows;
+    None when the next one begins a chain.
 
     Secrets are removed from all free text of an event. Rejected answers are also published to the validation
     subject, through `events`. `signer` signs the end of the chain.
@@ -65,7 +53,9 @@ class AuditTrail:
 
     def __init__(
         self,
-        run: RecordedSteps,
+        run: str,
+        past: Sequence[Step],
+        last: AuditRecord | None,
         events: Events,
         clock: Clock,
         accepted: AcceptedRequest,
@@ -75,17 +65,23 @@ class AuditTrail:
     ) -> None:
         self._run, self._events, self._clock, self._accepted = run, events, clock, accepted
         self._max_attempts, self._signer = max_attempts, signer
+        self.last, self._recorded = last, list[AuditRecord]()
         self._asked_at = 0.0
-        self._tool_calls = _tool_calls(run)
+        self._tool_calls = _tool_calls(past)
+
+    def take(self) -> tuple[AuditRecord, ...]:
+        """Hand over the recorded events, for the step that keeps them."""
+        taken, self._recorded = tuple(self._recorded), []
+        return taken
 
     def record(self, payload: audit.Payload, outcome: audit.Outcome = audit.Outcome.SUCCESS) -> None:
         """Keep one event for the next step of the run, which publishes it."""
-        accepted, run, before = self._accepted, self._run, self._run.tail
-        chain = before.chain if before else run.name
+        accepted, before = self._accepted, self._recorded[-1] if self._recorded else self.last
+        chain = before.chain if before else self._run
         number = before.sequence + 1 if before else 1
         prev = before.hash if before else genesis(accepted.key, chain)
         event = audit.AuditEvent(
-            event_id=event_id(run.name, prev),
+            event_id=event_id(self._run, prev),
             chain=chain,
             sequence=number,
             prev=prev,
@@ -98,7 +94,7 @@ class AuditTrail:
             incident_id=accepted.request.incident_id,
             payload=redacted(payload),
         )
-        run.record(record_of(finished(event, self._signer)))
+        self._recorded.append(record_of(finished(event, self._signer)))
 
     async def asking(self, call: int, model: str, request: ModelRequest) -> None:
         """Record that a model is about to be called."""
@@ -210,7 +206,7 @@ def turn_text(turn: Turn) -> str:
     return "\n".join(result.content for result in turn.results) if isinstance(turn, ToolTurn) else turn.text
 
 
-def _tool_calls(run: RecordedSteps) -> int:
+def _tool_calls(past: Sequence[Step]) -> int:
     """Return how many tool calls earlier runs recorded."""
-    recorded = (record.event_type for step in run.past for record in step.events)
+    recorded = (record.event_type for step in past for record in step.events)
     return sum(event_type == audit.EventType.LLM_TOOL_CALL for event_type in recorded)

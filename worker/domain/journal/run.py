@@ -96,11 +96,12 @@ class Run:
         self.flaw = flaw(self.steps)
         """Why this run starts afresh instead of continuing from the journal; empty when it continues."""
         self._past = usable(self.steps)
-        self._recorded: list[AuditRecord] = []
-        self._tail, self._lost_tail = _last_event(self.steps)
+        last, self._lost_tail = _last_event(self.steps)
         self.finding: Accepted | None = None
         """Findings of this run so far, which a result without an answer keeps."""
-        self.trail = AuditTrail(self, events, clock, accepted, max_attempts=max_attempts, signer=signer)
+        self.trail = AuditTrail(
+            name, self._past, last, events, clock, accepted, max_attempts=max_attempts, signer=signer
+        )
 
     @property
     def request(self) -> Signal:
@@ -113,18 +114,9 @@ class Run:
         return self._past
 
     @property
-    def tail(self) -> AuditRecord | None:
-        """The event that the next one follows; None when the next one begins a chain."""
-        return self._recorded[-1] if self._recorded else self._tail
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Remarks about the request and this run for the result."""
         return (*self.accepted.notes, AFRESH) if self.flaw else self.accepted.notes
-
-    def record(self, record: AuditRecord) -> None:
-        """Keep an event for the next step."""
-        self._recorded.append(record)
 
     async def start(self, *, alone: bool, at: datetime) -> None:
         """Publish the events that earlier runs left, then fence these runs.
@@ -155,7 +147,8 @@ class Run:
     async def restart(self, why: str) -> None:
         """Begin again without the past, because a step was decoded but cannot be interpreted."""
         first = next(step for step in reversed(self.steps) if step.kind == BEGIN)
-        self.flaw, self._past, self._recorded = why, (), []
+        self.flaw, self._past = why, ()
+        self.trail.take()
         await self.append(BEGIN, **{**first.notes, "afresh": True})
 
     async def append(
@@ -165,11 +158,10 @@ class Run:
 
         A claim that took long is repeated, because another run may have replaced this one meanwhile.
         """
-        records = (*self._recorded, *events)
-        self._recorded, began = [], self._clock.monotonic()
+        records, began = (*self.trail.take(), *events), self._clock.monotonic()
         await self._journal.append(kind, data, events=records, **notes)
         self.steps.append(Step(len(self.steps) + 1, kind, self.name, data, notes, records))
-        self._tail = records[-1] if records else self._tail
+        self.trail.last = records[-1] if records else self.trail.last
         for record in records:
             await self._events.audit(record)
         if kind == CLAIM and self._clock.monotonic() - began > CLAIM_SECONDS:

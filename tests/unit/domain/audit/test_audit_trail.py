@@ -17,7 +17,7 @@ from tests.fakes.memory_model import calls, says
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.scripted import DELIVERY, incident
 from tests.fakes.verdicts import DEPLOYMENT, answer
-from worker.domain.audit.trail import CODES, PREVIEW_CHARS, AuditTrail
+from worker.domain.audit.trail import CODES, PREVIEW_CHARS
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.journal.run import Run
 from worker.domain.values.conversation import (
@@ -38,19 +38,22 @@ YES = Accepted(answer(), "high", "", DEPLOYMENT, DEPLOYMENT)
 TOOL = ToolSpec("get_resource", "", {})
 
 
-class Trail(AuditTrail):
-    """An audit trail with what it has told; `flush` makes the step that publishes it."""
+class Trail:
+    """The audit trail of a run with what it has told; `flush` makes the step that publishes it."""
 
     def __init__(self, delivery=DELIVERY, journal=None, events=None, run="run-1", signer=None):
         self.events, self.clock = events or MemoryEvents(), FixedClock()
         self.inner = Kept() if journal is None else journal
         accepted = AcceptedRequest(incident(), delivery)
-        self.run = Run(accepted, self.inner, self.events, self.clock, name=run, proceed=None, new_token=None)
-        super().__init__(self.run, self.events, self.clock, accepted, max_attempts=3, signer=signer)
+        arguments = {"name": run, "proceed": None, "new_token": None, "signer": signer}
+        self.run = Run(accepted, self.inner, self.events, self.clock, **arguments)
+
+    def __getattr__(self, name):
+        return getattr(self.run.trail, name)
 
     @property
     def told(self):
-        return [AuditEvent.model_validate_json(record.body) for record in self.run._recorded]
+        return [AuditEvent.model_validate_json(record.body) for record in self.run.trail._recorded]
 
     @property
     def last(self):
