@@ -23,7 +23,7 @@ from worker.domain.values.concurrency import concurrently
 from worker.domain.values.delays import HISTORY_WRITE_SECONDS
 from worker.domain.values.errors import HistoryUnavailable, Unavailable
 from worker.domain.values.objects import ObjectRef
-from worker.domain.values.remediations import Past, PastRemediation, spec_drifted
+from worker.domain.values.remediations import Past, PastRemediation
 
 FORMAT = 1
 MAX_KEPT = 100
@@ -150,16 +150,10 @@ def _with_outcome(item: PastRemediation, outcome: RemediationOutcome, target: Ob
     on_target = target.same_as(ObjectRef(acted.kind, acted.name, acted.namespace))
     as_chosen = outcome.workflow_id == item.workflow_id
     return replace(
-        item,
-        at=outcome.completed_at,
-        workflow_id=outcome.workflow_id,
+        item.reported(outcome),
         action_type=outcome.action_type or (item.action_type if as_chosen else ""),
         signal_type=item.signal_type or outcome.signal_type,
         parameters_digest=item.parameters_digest if as_chosen else "",
-        outcome=outcome.outcome,
-        score=outcome.effectiveness_score,
-        resolved=outcome.signal_resolved,
-        drifted=spec_drifted(outcome.assessment_reason),
         pre_hash=(on_target and outcome.pre_remediation_spec_hash) or item.pre_hash,
         post_hash=(on_target and outcome.post_remediation_spec_hash) or "",
         side_effects=outcome.side_effects,

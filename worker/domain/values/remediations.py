@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from schemas.outcome import ExecutionOutcome
+from schemas.outcome import ExecutionOutcome, RemediationOutcome
 
 GOOD, MODERATE = 0.7, 0.4
 SPEC_DRIFT = "specdrift"
@@ -88,6 +88,18 @@ class PastRemediation:
         if self.match is not None:
             return self.match
         return SpecMatch.NONE if spec_hash and self.pre_hash and self.post_hash else None
+
+    def reported(self, outcome: RemediationOutcome) -> PastRemediation:
+        """The remediation as its executor reports it."""
+        return replace(
+            self,
+            at=outcome.completed_at,
+            workflow_id=outcome.workflow_id,
+            outcome=outcome.outcome,
+            score=outcome.effectiveness_score,
+            resolved=outcome.signal_resolved,
+            drifted=spec_drifted(outcome.assessment_reason),
+        )
 
 
 def spec_drifted(assessment_reason: str) -> bool:

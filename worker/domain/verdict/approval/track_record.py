@@ -22,7 +22,7 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.fields import Timestamp
 from schemas.outcome import RemediationOutcome
-from worker.domain.values.remediations import PastRemediation, TrackRecord, spec_drifted
+from worker.domain.values.remediations import PastRemediation, TrackRecord
 
 
 class Effect(enum.Enum):
@@ -144,15 +144,7 @@ class Proposals:
         except ValidationError:
             self._unreadable += 1
             return
-        self._outcomes[hash(key)] = PastRemediation(
-            id=key,
-            at=outcome.completed_at,
-            workflow_id=outcome.workflow_id,
-            outcome=outcome.outcome,
-            score=outcome.effectiveness_score,
-            resolved=outcome.signal_resolved,
-            drifted=spec_drifted(outcome.assessment_reason),
-        )
+        self._outcomes[hash(key)] = PastRemediation(key).reported(outcome)
 
     def forget(self, before: datetime | None, newest: int | None = None) -> None:
         """Drop results that are older, all but the `newest`, and outcomes without a result.
