@@ -178,6 +178,8 @@ class ActionTypeDocument(DocumentPart):
 DESCRIPTION = re.compile(r"(?P<signal>[^\s:]{1,128}) (?P<severity>[A-Za-z]{1,20}): \S")
 """`<signal_type> <severity>: <what it does>`, the form that searches expect (DD-LLM-001, section 8.2)."""
 FLAGS = {"true": True, "false": False}
+SAME_FIELDS = ParameterDocument.model_fields.keys() - {"description", "default", "enum", "items"}
+"""Fields of a parameter that a workflow has as its document has them."""
 
 Location = tuple[str | int, ...]
 
@@ -280,19 +282,8 @@ def _parameter(written: ParameterDocument, at: Location) -> tuple[Parameter, lis
     if written.items is not None:
         items, more = _parameter(written.items, (*at, "items"))
         flaws += more
-    plain = Parameter(
-        name=written.name,
-        type=written.type,
-        required=written.required,
-        description=one_paragraph(written.description),
-        minimum=written.minimum,
-        maximum=written.maximum,
-        min_length=written.min_length,
-        max_length=written.max_length,
-        pattern=written.pattern,
-        depends_on=written.depends_on,
-        items=items,
-    )
+    same: dict[str, Any] = {name: getattr(written, name) for name in SAME_FIELDS}
+    plain = Parameter(**same, description=one_paragraph(written.description), items=items)
     if flaws:
         return plain, flaws
     enum: list[Any] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from schemas.usage import Usage
 from worker.domain.values.conversation import CallUsage
@@ -115,12 +116,6 @@ def _budgets(spent: Spent, limits: Limits, expected_tokens: int) -> list[tuple[s
 
 def usage_of(spent: Spent) -> Usage:
     """The costs, in the form of the contract. Without a call of a model they are known: nothing."""
-    return Usage(
-        llm_calls=spent.llm_calls,
-        tool_calls=spent.tool_calls,
-        input_tokens=spent.input_tokens,
-        cached_tokens=spent.cached_tokens,
-        output_tokens=spent.output_tokens,
-        cost_usd=spent.cost_usd if spent.llm_calls else 0.0,
-        wall_seconds=round(spent.wall_seconds, 3),
-    )
+    same: dict[str, Any] = {name: getattr(spent, name) for name in Usage.model_fields}
+    cost = spent.cost_usd if spent.llm_calls else 0.0
+    return Usage(**same | {"cost_usd": cost, "wall_seconds": round(spent.wall_seconds, 3)})
