@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, sequence, stamp, text, whole
 from worker.domain.cluster.fields import moment as read_moment
 from worker.domain.untrusted.evidence import one_line
@@ -106,14 +107,14 @@ def pod_status(pod: Manifest) -> str:
     """The STATUS column of `kubectl get pods`, but `Evicted` for an evicted pod."""
     status = mapping(dig(pod, "status"))
     reason = text(status.get("reason")) or text(status.get("phase")) or "Unknown"
-    if _condition(status, "PodScheduled").get("reason") == "SchedulingGated":
+    if condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
         reason = "SchedulingGated"
     parts = list(containers(pod))
     initializing = _init_reason([c for c in parts if c.kind in {"init", "sidecar"}])
     reason = initializing or reason
-    initialized = not initializing or _condition(status, "Initialized").get("status") == "True"
+    initialized = not initializing or holds(pod, "Initialized")
     if initialized and status.get("reason") != "Evicted":  # the end of its containers says less
-        reason = _app_reason([c for c in parts if c.kind == "app"], reason, status)
+        reason = _app_reason([c for c in parts if c.kind == "app"], reason, pod)
     if meta(pod).get("deletionTimestamp") and text(status.get("phase")) not in ENDED:
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return reason
@@ -132,7 +133,7 @@ def _init_reason(inits: list[Container]) -> str:
     return ""
 
 
-def _app_reason(apps: list[Container], reason: str, status: dict[str, Any]) -> str:
+def _app_reason(apps: list[Container], reason: str, pod: Manifest) -> str:
     any_running = False
     for container in reversed(apps):
         if waiting := text(container.waiting.get("reason")):
@@ -142,7 +143,7 @@ def _app_reason(apps: list[Container], reason: str, status: dict[str, Any]) -> s
         elif container.ready and container.running:
             any_running = True
     if reason == "Completed" and any_running:
-        return "Running" if _condition(status, "Ready").get("status") == "True" else "NotReady"
+        return "Running" if holds(pod, "Ready") else "NotReady"
     return reason
 
 
@@ -152,10 +153,6 @@ def _ended(terminated: dict[str, Any]) -> str:
     if signal := whole(terminated.get("signal")):
         return f"Signal:{signal}"
     return f"ExitCode:{whole(terminated.get('exitCode'))}"
-
-
-def _condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
-    return next((c for c in mappings(status.get("conditions")) if c.get("type") == kind), {})
 
 
 def pod_ready(pod: Manifest) -> tuple[int, int]:
@@ -177,8 +174,7 @@ def pod_failing(pod: Manifest) -> bool:
         return False
     if phase in {"Failed", "Unknown", "Pending"} or meta(pod).get("deletionTimestamp"):
         return True
-    ready = _condition(status, "Ready").get("status")
-    return ready != "True" or any(c.failing for c in containers(pod))
+    return not holds(pod, "Ready") or any(c.failing for c in containers(pod))
 
 
 def pod_reason(pod: Manifest) -> str:
@@ -191,31 +187,31 @@ def pod_reason(pod: Manifest) -> str:
     parts = [part for c in counted if (part := container_reason(c))]
     if message := text(status.get("message")):
         parts.append(message)
-    told = (*parts, *_told_by_conditions(pod, status), deletion(pod))
+    told = (*parts, *_told_by_conditions(pod), deletion(pod))
     return one_line("; ".join(part for part in told if part), MAX_REASON)
 
 
-def _told_by_conditions(pod: Manifest, status: dict[str, Any]) -> Iterator[str]:
+def _told_by_conditions(pod: Manifest) -> Iterator[str]:
     """Scheduling, readiness gates, resizing in place, and disruption: by preemption, eviction, taints."""
-    scheduled = _condition(status, "PodScheduled")
+    scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         yield f"{text(scheduled.get('reason'))}: {text(scheduled.get('message'))}"
     for gate in mappings(dig(pod, "spec", "readinessGates")):
         name = text(gate.get("conditionType"))
-        found = _condition(status, name)
+        found = condition(pod, name)
         if found.get("status") != "True":
             yield f"readiness gate {name} {_explained(found) if found else 'is not set'}"
     for name, trouble in ON_TRUE.items():
-        found = _condition(status, name)
+        found = condition(pod, name)
         if found.get("status") == "True" and (trouble is None or text(found.get("reason")) in trouble):
             yield f"{name} {_explained(found)}"
-    if resize := text(status.get("resize")):
+    if resize := text(dig(pod, "status", "resize")):
         yield f"resize {resize}"
 
 
-def _explained(condition: dict[str, Any]) -> str:
-    told = ": ".join(part for part in map(text, (condition.get("reason"), condition.get("message"))) if part)
-    return f"{text(condition.get('status'))}{f' ({told})' if told else ''}"
+def _explained(found: dict[str, Any]) -> str:
+    told = ": ".join(part for part in map(text, (found.get("reason"), found.get("message"))) if part)
+    return f"{text(found.get('status'))}{f' ({told})' if told else ''}"
 
 
 def deletion(manifest: Manifest) -> str:

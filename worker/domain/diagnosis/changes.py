@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, moment, name_of, reference, text
 from worker.domain.cluster.pods import containers, pod_failing
 from worker.domain.cluster.references import references_of
@@ -17,9 +18,7 @@ from worker.domain.diagnosis.structure import (
     SLACK,
     Rollout,
     changed,
-    condition,
     has_progressed,
-    holds,
     lately,
     made_by,
     observed,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from worker.domain.cluster.changes import template_of
+from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, name_of, reference, text, whole
 from worker.domain.cluster.pods import containers
 from worker.domain.cluster.references import selects
@@ -15,9 +16,7 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, n
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.running import KILLED
 from worker.domain.diagnosis.structure import (
-    condition,
     created,
-    holds,
     labels_of,
     owner_of,
     pod_spec_of,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from worker.domain.cluster.changes import template_of
+from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
@@ -16,8 +17,6 @@ from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.scheduling import requests_of
 from worker.domain.diagnosis.structure import (
     Rollout,
-    condition,
-    holds,
     made_by,
     observed,
     pod_spec_of,

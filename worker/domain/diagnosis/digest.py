@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from worker.domain.cluster.conditions import condition
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, reference, stamp, text, whole
 from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import named
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import changed, condition, created, owner_of
+from worker.domain.diagnosis.structure import changed, created, owner_of
 from worker.domain.values.objects import Listing, Manifest
 
 MAX_OBJECTS = 80

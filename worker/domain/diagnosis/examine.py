@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
 from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.pods import pod_failing, pod_restarts
@@ -27,9 +28,7 @@ from worker.domain.diagnosis.storage import SIGNALS, claim_findings, provisioner
 from worker.domain.diagnosis.structure import (
     chain_of,
     changed,
-    condition,
     created,
-    holds,
     lately,
     owner_of,
     pods_behind,

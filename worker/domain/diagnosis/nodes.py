@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mappings, moment, name_of, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.messages import NETWORK_DOWN
-from worker.domain.diagnosis.structure import condition, holds, ref_to, root_of
+from worker.domain.diagnosis.structure import ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
 PRESSURES = {

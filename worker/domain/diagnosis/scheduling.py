@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, strings, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
@@ -15,9 +16,7 @@ from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import (
-    condition,
     container_specs,
-    holds,
     labels_of,
     made_by,
     observed,

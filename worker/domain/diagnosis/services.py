@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, strings, text, whole
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.references import references_of, selects
@@ -20,7 +21,6 @@ from worker.domain.diagnosis.structure import (
     changed,
     container_specs,
     created,
-    holds,
     labels_of,
     lately,
     pod_spec_of,

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from worker.domain.cluster.conditions import condition
 from worker.domain.cluster.fields import dig, meta, moment
 from worker.domain.cluster.pods import containers, pod_failing
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import condition, pods_of
+from worker.domain.diagnosis.structure import pods_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
 PODS_NOT_READY = (

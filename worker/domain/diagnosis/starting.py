@@ -7,6 +7,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from worker.domain.cluster.changes import template_of
+from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
 from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.references import References, references_of
@@ -21,7 +22,6 @@ from worker.domain.diagnosis.structure import (
     PULLING,
     Rollout,
     container_specs,
-    holds,
     lately,
     made_by,
     observed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
 from worker.domain.cluster.pods import containers
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named, stated
@@ -16,7 +17,7 @@ from worker.domain.diagnosis.scheduling import (
     places_of,
     waits_for_pod,
 )
-from worker.domain.diagnosis.structure import holds, ref_to, root_of
+from worker.domain.diagnosis.structure import ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
 RESIZING = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")

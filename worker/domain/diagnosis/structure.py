@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from worker.domain.cluster.changes import differences, revision_number, revisions_of, template_of
+from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import (
     controller_of,
     dig,
@@ -145,17 +146,6 @@ def changed(manifest: Manifest) -> datetime | None:
     managed = [m for m in mappings(meta(manifest).get("managedFields")) if m.get("subresource") != "status"]
     times += [found for entry in managed if (found := moment(entry.get("time")))]
     return max([*times, *([when] if (when := created(manifest)) else [])], default=None)
-
-
-def condition(manifest: Any, kind: str) -> dict[str, Any]:
-    """A condition of the status, empty if it is missing."""
-    found = (c for c in mappings(dig(manifest, "status", "conditions")) if c.get("type") == kind)
-    return next(found, {})
-
-
-def holds(manifest: Any, kind: str, status: str = "True") -> bool:
-    """True if a condition has a status."""
-    return text(condition(manifest, kind).get("status")) == status
 
 
 def pod_spec_of(manifest: Manifest) -> dict[str, Any]:

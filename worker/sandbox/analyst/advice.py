@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from worker.domain.cluster.conditions import condition
 from worker.domain.cluster.fields import text
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import condition
 from worker.domain.values.workflows import Workflow
 from worker.sandbox.analyst.alert_words import ERRORS
 from worker.sandbox.analyst.transcript import Incident
