@@ -66,9 +66,8 @@ def revision_number(manifest: Manifest) -> int:
 def template_of(revision: Manifest) -> dict[str, Any]:
     """The pod template of a revision, pruned."""
     found = dig(revision, "spec", "template") or dig(revision, "data", "spec", "template")
-    return mapping(
-        dig(prune({"kind": "ReplicaSet", "spec": {"template": mapping(found)}}), "spec", "template")
-    )
+    pruned = prune({"kind": "ReplicaSet", "spec": {"template": mapping(found)}})
+    return mapping(dig(pruned, "spec", "template"))
 
 
 def describe_changes(revisions: Sequence[Manifest]) -> list[str]:

@@ -39,6 +39,9 @@ NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 VARIABLE = re.compile(
     rf"{UID_IN_TEXT.pattern}|back-off \S+ |\d+(?:\.\d+)?(?:ms|s|m|h)\b|pod=\S+|\b[0-9a-f]{{12,}}\b"
 )
+TIMES = (
+    "firstTimestamp", "deprecatedFirstTimestamp", "eventTime", "lastTimestamp", "deprecatedLastTimestamp",
+)  # fmt: skip
 AGO = re.compile(r"^(\d{1,6})\s*(s|m|h|d)$")
 UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -91,18 +94,8 @@ def happenings(events: Iterable[Manifest]) -> list[Happening]:
 def read_event(event: Manifest) -> Happening:
     """One event of either API. Missing parts become empty; its type defaults to Normal."""
     series = mapping(event.get("series"))
-    times = [
-        found
-        for value in (
-            event.get("firstTimestamp"),
-            event.get("deprecatedFirstTimestamp"),
-            event.get("eventTime"),
-            event.get("lastTimestamp"),
-            event.get("deprecatedLastTimestamp"),
-            series.get("lastObservedTime"),
-        )
-        if (found := moment(value))
-    ]
+    given = (*(event.get(key) for key in TIMES), series.get("lastObservedTime"))
+    times = [found for value in given if (found := moment(value))]
     created = moment(dig(event, "metadata", "creationTimestamp")) or NEVER
     counts = (whole(event.get("count")), whole(event.get("deprecatedCount")), whole(series.get("count")), 1)
     message = UID_IN_TEXT.sub("", text(event.get("message")) or text(event.get("note")))
@@ -143,15 +136,7 @@ def fold(items: Iterable[Happening]) -> list[Happening]:
     """Merge events of one object whose messages differ only in durations and hashes. Oldest first."""
     merged: dict[tuple[str, ...], Happening] = {}
     for item in items:
-        about = item.about
-        same = (
-            item.type,
-            item.reason,
-            about.kind,
-            about.namespace,
-            about.name,
-            VARIABLE.sub("~", item.message),
-        )
+        same = (item.type, item.reason, str(item.about), VARIABLE.sub("~", item.message))
         kept = merged.get(same)
         if kept is None:
             merged[same] = item

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, sequence, text
+from worker.domain.cluster.fields import dig, mapping, mappings, port_number, reference, sequence, text
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, stated
 from worker.domain.diagnosis.changes import failed_after
@@ -61,15 +61,12 @@ def _findings(
     since = template_since(facts, workload, client)
     older = [p for p in policies if since is not None and (made := created(p)) is not None and made <= since]
     for policy in older or policies:  # beside an older one, a new policy closes nothing
-        when = changed(policy)
-        if when is not None and (
-            (since is not None and when <= since) or not failed_after(facts, workload, client, when)
-        ):
-            continue
-        ref = ref_to("NetworkPolicy", text(meta(policy).get("name")), text(meta(policy).get("namespace")))
-        told, signals = f"{ref} does not allow it: {what}", ("NetworkPolicyBlocked", "CrashLoopBackOff")
-        found = stated(Cause.NETWORK_POLICY, ref, told, {Remedy.FIX_NETWORK_POLICY}, signals)
-        yield replace(found, reads=(ref, reference(client)))
+        ref, when = reference(policy), changed(policy)
+        younger = when is None or since is None or when > since
+        if younger and (when is None or failed_after(facts, workload, client, when)):
+            told, signals = f"{ref} does not allow it: {what}", ("NetworkPolicyBlocked", "CrashLoopBackOff")
+            found = stated(Cause.NETWORK_POLICY, ref, told, {Remedy.FIX_NETWORK_POLICY}, signals)
+            yield replace(found, reads=(ref, reference(client)))
 
 
 def _selecting(facts: ClusterFacts, namespace: str, pod: Manifest, direction: str) -> list[Manifest]:
@@ -99,9 +96,8 @@ def _peer_matches(facts: ClusterFacts, entry: dict[str, Any], peer: Manifest, ho
 
 def _ports_admit(rule: dict[str, Any], ports: set[tuple[str, str]]) -> bool:
     listed = mappings(rule.get("ports"))
-    return (
-        not listed or not ports or any(_port_admits(entry, *wanted) for entry in listed for wanted in ports)
-    )
+    admitted = (_port_admits(entry, *wanted) for entry in listed for wanted in ports)
+    return not listed or not ports or any(admitted)
 
 
 def _port_admits(entry: dict[str, Any], protocol: str, wanted: str) -> bool:

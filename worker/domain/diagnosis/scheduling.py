@@ -12,7 +12,7 @@ from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, strings, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
-from worker.domain.cluster.references import references_of
+from worker.domain.cluster.references import references_of, selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import (
@@ -38,6 +38,7 @@ PLACEMENT = ("nodeSelector", "ffinity", "tolerations", "requests", "limits", "to
 """What of a pod's spec decides which nodes take it."""
 STATIC = "kubernetes.io/no-provisioner"
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
+NUMERIC = frozenset({"Gt", "Lt"})
 
 
 class Obstacle(enum.StrEnum):
@@ -132,14 +133,10 @@ def _asked(pod: Manifest, resource: str) -> str:
 
 def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     """Nodes that take no pods because of their state: not ready, or tainted by their own conditions."""
-    if not unscheduled(pod):
-        return []
-    found = []
-    for node in facts.list("Node").items:
-        own = [t for t in mappings(dig(node, "spec", "taints")) if text(t.get("key")).startswith(LIFECYCLE)]
-        if own and not all(tolerated(mapping(pod.get("spec")), t) for t in own):
-            found.append(reference(node))
-    return found
+    nodes, spec = facts.list("Node").items if unscheduled(pod) else (), mapping(pod.get("spec"))
+    refusing = [[t for t in mappings(dig(n, "spec", "taints")) if not tolerated(spec, t)] for n in nodes]
+    own = [any(text(t.get("key")).startswith(LIFECYCLE) for t in taints) for taints in refusing]
+    return [reference(node) for node, unfit in zip(nodes, own, strict=True) if unfit]
 
 
 def withholding(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
@@ -273,21 +270,11 @@ def meets_one(terms: Collection[Mapping[str, Any]], node: Manifest) -> bool:
 
 def _term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
     """True if a node meets one node selector term; operators that compare numbers count as met."""
-    expressions = [(labels, e) for e in mappings(term.get("matchExpressions"))]
-    expressions += [({"metadata.name": name}, e) for e in mappings(term.get("matchFields"))]
-    return all(_expression_holds(expression, values) for values, expression in expressions)
-
-
-def _expression_holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, operator = text(expression.get("key")), expression.get("operator")
-    values = expression.get("values") or []
-    if operator == "In":
-        return labels.get(key) in values
-    if operator == "NotIn":
-        return labels.get(key) not in values
-    if operator == "Exists":
-        return key in labels
-    return key not in labels if operator == "DoesNotExist" else True
+    parts = (("matchExpressions", labels), ("matchFields", {"metadata.name": name}))
+    asked = [
+        ([e for e in mappings(term.get(k)) if e.get("operator") not in NUMERIC], has) for k, has in parts
+    ]
+    return all(selects({"matchExpressions": expressions}, has) for expressions, has in asked)
 
 
 def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:

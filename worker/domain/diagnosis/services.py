@@ -135,8 +135,7 @@ def idle_finding(manifest: Manifest, ref: ObjectRef) -> Diagnosis | None:
 
 def dependencies_of(facts: ClusterFacts, pods: Sequence[Manifest], workload: ObjectRef) -> list[ObjectRef]:
     """Services that the workload's pod spec, or a ConfigMap that its pods use, names as a host."""
-    specs = [pod_spec_of(pod) for pod in pods[:1]]
-    words = _hosts(_texts(facts, specs, workload.namespace))
+    words = _hosts(_texts(facts, pod_spec_of(pods[0]), workload.namespace)) if pods else set()
     # if it cannot be read, the dependencies of the workload are unknown
     facts.list("Service", workload.namespace)
     found = [service_of(facts, Host(word), workload.namespace) for word in sorted(words)]
@@ -149,18 +148,17 @@ def jobs_awaited(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
         return []
     home = reference(pod).namespace
     jobs = [j for j in facts.list("Job", home).items if not holds(j, "Complete")]
-    words = _hosts(_texts(facts, [pod_spec_of(pod)], home)) if jobs else set()
+    words = _hosts(_texts(facts, pod_spec_of(pod), home)) if jobs else set()
     return [reference(job) for job in jobs if name_of(job) in words]
 
 
-def _texts(facts: ClusterFacts, specs: Iterable[dict[str, Any]], namespace: str) -> Iterator[str]:
-    for spec in specs:
-        for container in container_specs(spec):
-            yield from (text(e.get("value")) for e in mappings(container.get("env")))
-            yield from (text(a) for a in [*(container.get("args") or []), *(container.get("command") or [])])
-        for name in references_of(spec).config_maps:
-            data = mapping(dig(facts.get(ref_to("ConfigMap", name, namespace)), "data"))
-            yield from (text(value) for value in data.values())
+def _texts(facts: ClusterFacts, spec: dict[str, Any], namespace: str) -> Iterator[str]:
+    for container in container_specs(spec):
+        yield from (text(e.get("value")) for e in mappings(container.get("env")))
+        yield from (text(a) for a in [*(container.get("args") or []), *(container.get("command") or [])])
+    for name in references_of(spec).config_maps:
+        data = mapping(dig(facts.get(ref_to("ConfigMap", name, namespace)), "data"))
+        yield from (text(value) for value in data.values())
 
 
 def _hosts(texts: Iterable[str]) -> set[str]:

@@ -23,15 +23,13 @@ from worker.domain.cluster.fields import (
     text,
     whole,
 )
+from worker.domain.cluster.kinds import REVISIONS_KEPT_AS, WORKLOADS
 from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.references import references_of, selects
 from worker.domain.diagnosis.causes import Diagnosis, Remedy, named
 from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts, Presence
 from worker.domain.values.objects import Manifest, ObjectRef
 
-WORKLOADS = frozenset(
-    {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"}
-)
 MAX_DEPTH = 5
 SLACK = timedelta(minutes=2)  # clocks of API server, controllers and nodes differ
 
@@ -162,9 +160,7 @@ def container_specs(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def sick_containers(pod: Manifest) -> Iterator[Container]:
     """Yield containers that are unhealthy, or were restarted."""
-    for container in containers(pod):
-        if container.kind != "ephemeral" and (container.failing or container.last):
-            yield container
+    yield from (c for c in containers(pod) if c.kind != "ephemeral" and (c.failing or c.last))
 
 
 def memory_limit(container: Container) -> str:
@@ -246,10 +242,8 @@ def unavailable_since(manifest: Manifest | None) -> datetime | None:
 
 def revisions(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
     """The revisions of a workload, oldest first; none for a kind that keeps none."""
-    kind = {"Deployment": "ReplicaSet", "Rollout": "ReplicaSet"}.get(workload.kind, "ControllerRevision")
-    if workload.kind not in {"Deployment", "Rollout", "StatefulSet", "DaemonSet"}:
-        return []
-    return list(revisions_of(workload, facts.list(kind, workload.namespace).items))
+    kind = REVISIONS_KEPT_AS.get(workload.kind)
+    return list(revisions_of(workload, facts.list(kind, workload.namespace).items)) if kind else []
 
 
 def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
@@ -293,7 +287,7 @@ def _telling(lines: Sequence[str]) -> list[str]:
 
 def replica_sets_of(facts: ClusterFacts, workload: ObjectRef) -> list[ObjectRef]:
     """The ReplicaSets of a Deployment: they create its pods."""
-    replicated = workload.kind in {"Deployment", "Rollout"}
+    replicated = REVISIONS_KEPT_AS.get(workload.kind) == "ReplicaSet"
     return [reference(r) for r in revisions(facts, workload)] if replicated else []
 
 
