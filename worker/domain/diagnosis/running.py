@@ -11,7 +11,7 @@ from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, reference, text, whole
 from worker.domain.cluster.pods import Container
 from worker.domain.cluster.quantities import quantity
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.changes import both_run, failed_rollout
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import (
@@ -20,6 +20,7 @@ from worker.domain.diagnosis.structure import (
     made_by,
     memory_limit,
     observed,
+    pod_spec_of,
     ref_to,
     revisions,
     rollout_of,
@@ -52,6 +53,11 @@ class FailingPod:
         """The events about the pod, oldest first."""
         return self.facts.events(self.workload.namespace, self.ref)
 
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Signal types that the pod and its workload show now."""
+        return observed(self.facts, self.workload, self.pod)
+
     def finding(
         self,
         container: Container,
@@ -61,21 +67,18 @@ class FailingPod:
         strength: Strength = Strength.DIRECT,
     ) -> Diagnosis:
         """A finding about a container; `what` continues `Container app of Deployment shop/api ...`."""
-        told = f"Container {container.name} of {self.workload} {what}."
-        signals = observed(self.facts, self.workload, self.pod)
-        return Diagnosis(
-            cause, self.workload, told, strength, also=(self.ref,), remedies=frozenset(remedies),
-            signals=signals, reads=(self.ref,), container=container.name,
-        )  # fmt: skip
+        told = f"Container {container.name} of {self.workload} {what}"
+        found = stated(cause, self.workload, told, remedies, self.signals, (self.ref,), strength)
+        return replace(found, reads=(self.ref,), container=container.name)
 
     def defective_start(self, container: Container, what: str) -> Diagnosis:
         """A finding that the container's command cannot be run as its spec says."""
         return self.with_rollback(self.finding(container, Cause.DEFECTIVE_START, what))
 
-    def with_rollback(self, found: Diagnosis) -> Diagnosis:
+    def with_rollback(self, found: Diagnosis, *fields: str) -> Diagnosis:
         """The finding, with a rollback among its remedies if the newest revision changed what fails."""
         rollout = failed_rollout(self.facts, self.workload, self.pod, found.container)
-        return rollout.undoing(found) if rollout else found
+        return rollout.undoing(found) if rollout and rollout.touches(*fields) else found
 
 
 def running_findings(failing: FailingPod) -> Iterator[Diagnosis]:
@@ -120,9 +123,22 @@ def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
     if kept and not made_by(facts, failing.pod, kept[-1]):
         raised = _gives_more(kept[-1], container)
         return replace(found, remedies=frozenset()) if raised else found
+    if _set_elsewhere(failing, container):
+        told = f"{found.sentence[:-1]}, which its template does not set."
+        found = replace(found, sentence=told, remedies=frozenset())
     rollout = rollout_of(facts, workload)
     lowered = rollout and rollout.touches("limits.memory") and _gives_more(rollout.previous, container)
     return rollout.undoing(found) if rollout and (lowered or both_run(facts, workload, rollout)) else found
+
+
+def _set_elsewhere(failing: FailingPod, container: Container) -> bool:
+    """True if the template lacks the container or gives it another limit: an edit of it would not change this one."""
+    owner = failing.facts.get(failing.workload) if failing.workload.kind != "Pod" else None
+    specs = container_specs(pod_spec_of(owner)) if owner else []
+    own = [
+        quantity(dig(s, "resources", "limits", "memory")) for s in specs if s.get("name") == container.name
+    ]
+    return bool(specs) and not any(limit in {None, quantity(memory_limit(container))} for limit in own)
 
 
 def _gives_more(revision: Manifest, container: Container) -> bool:

@@ -48,6 +48,21 @@ async def test_out_of_memory_at_the_limit_of_the_whole_pod_is_the_workload():
 
 
 async def test_a_healthy_pod_does_not_stand_for_its_failing_workload():
+@pytest.mark.parametrize("own", [{"name": "app", **LIMITED}, {"name": "other"}])
+async def test_a_limit_that_the_template_does_not_set_is_not_raised_there(own):
+    """A webhook or an autoscaler has set it: the template has another limit, or no such container."""
+    api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "32Mi"}})
+    api[0]["spec"]["template"]["spec"]["containers"] = [own]
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.object, found.remedies) == (Cause.OUT_OF_MEMORY, reference(api[0]), set())
+
+
+async def test_a_default_limit_may_be_raised_in_the_template():
+    api = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    del api[0]["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert (await first(*api, about=api[0])).remedies == {Remedy.INCREASE_MEMORY}
+
+
     api = workload(status=crashing("OOMKilled", 137), **LIMITED)
     well = pod_of(api[1], "api", "p2", status=running(), **LIMITED)
     for blamed, doubt in ((api[1], None), (api[2], None), (well, Doubt.NOTHING_WRONG)):
