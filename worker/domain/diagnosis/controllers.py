@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from worker.domain.cluster.pods import containers
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named, stated
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
+from worker.domain.diagnosis.messages import speaks_of
 from worker.domain.diagnosis.running import KILLED
 from worker.domain.diagnosis.structure import (
     created,
@@ -30,6 +31,7 @@ from worker.domain.diagnosis.structure import (
 from worker.domain.values.objects import Manifest, ObjectRef
 
 NO_METRICS = ("FailedGetResourceMetric", "FailedGetContainerResourceMetric", "FailedComputeMetricsReplicas")
+SELECTORS = ("AmbiguousSelector", "InvalidSelector")
 ISSUERS = "cert-manager.io/v1"
 ACME = "acme.cert-manager.io/v1"
 STUCK = timedelta(minutes=5)
@@ -76,6 +78,11 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
         found, rollout = stated(Cause.AUTOSCALER, target, told, also=(ref,)), rollout_of(facts, target)
         new = rollout and not _undeclared({"spec": {"template": template_of(rollout.previous)}})
         yield rollout.undoing(found) if rollout and new else found
+    elif _states(active, "False", SELECTORS):
+        said, listed = text(active.get("message")), facts.list("HorizontalPodAutoscaler", ref.namespace).items
+        others = tuple(h for h in map(reference, listed) if h.name != ref.name and speaks_of(said, h.name))
+        told = f"{ref} does not scale: {text(active.get('reason'))}"
+        yield stated(Cause.AUTOSCALER, ref, told, also=others)
 
 
 def _undeclared(workload: Manifest) -> bool:
@@ -88,14 +95,21 @@ def _states(entry: dict[str, Any], status: str, reasons: Container[str]) -> bool
 
 
 def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """Yield a disruption budget that allows no disruption although every pod it counts is healthy."""
+    """Yield a disruption budget that allows no disruption although every pod it counts is healthy, or one of several
+    for the same pods: the API server evicts none of these.
+    """
     status = mapping(manifest.get("status"))
     healthy, wanted = whole(status.get("currentHealthy")), whole(status.get("desiredHealthy"))
-    if whole(status.get("disruptionsAllowed")) or not whole(status.get("expectedPods")) or healthy < wanted:
-        return
     cordoned = {name_of(n) for n in facts.list("Node").items if dig(n, "spec", "unschedulable") is True}
     pods = selected(facts, ref.namespace, dig(manifest, "spec", "selector"))
     blocked = [p for p in pods if text(dig(p, "spec", "nodeName")) in cordoned]
+    both = [b for b in _budgets_of(facts, blocked) if b.name != ref.name]
+    if both:
+        told = f"{ref} and {both[0]} select the same pods, and a cordoned node still runs some of them"
+        yield stated(Cause.DISRUPTION_BUDGET, ref, told, (), ("PodDisruptionBudgetAtLimit",), tuple(both))
+        return
+    if whole(status.get("disruptionsAllowed")) or not whole(status.get("expectedPods")) or healthy < wanted:
+        return
     remedies = {Remedy.RELAX_DISRUPTION_BUDGET} if blocked else set()
     told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy{_least(manifest)}"
     yield stated(Cause.DISRUPTION_BUDGET, ref, told + (", and a cordoned node still runs its pods" if blocked else ""), remedies,
@@ -104,7 +118,11 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
 
 def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
     """Budgets that count pods of a node: a drain waits while they allow no disruption."""
-    pods = [(reference(p).namespace, labels_of(p)) for p in facts.list("Pod", node=node.name).items]
+    return _budgets_of(facts, facts.list("Pod", node=node.name).items)
+
+
+def _budgets_of(facts: ClusterFacts, listed: Sequence[Manifest]) -> list[ObjectRef]:
+    pods = [(reference(p).namespace, labels_of(p)) for p in listed]
     budgets = [(reference(b), dig(b, "spec", "selector")) for b in facts.list("PodDisruptionBudget").items]
     return [b for b, rule in budgets if any(home == b.namespace and selects(rule, has) for home, has in pods)]
 

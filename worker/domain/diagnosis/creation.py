@@ -66,12 +66,13 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
     claims = {"volumeClaimTemplates": dig(manifest, "spec", "volumeClaimTemplates")}
     made = {"makes": "count/jobs.batch" if workload.kind == "CronJob" else "count/pods"}
     spec = {**pod_spec_of(manifest), **claims, **made}
-    blamed = list(_objects(facts, why, workload, spec))
+    unserved = _unserved_webhooks(facts, said) if why is Refusal.WEBHOOK_DOWN else ()
+    blamed = [*unserved, *_objects(facts, why, workload, spec)]
     target = blamed[0] if blamed else workload
     by = f", by {target}" if blamed else ""
     what = "Jobs" if workload.kind == "CronJob" else "pods"
     told = f"The API server refuses to create the {what} of {workload}: {why}{by}."
-    strength = Strength.TIMED if why is Refusal.WEBHOOK_DOWN else Strength.DIRECT
+    strength = Strength.TIMED if why is Refusal.WEBHOOK_DOWN and not blamed else Strength.DIRECT
     also = (*blamed[1:], workload, *(r for r in reads if r != workload))
     signals = ("FailedCreate", *observed(facts, workload, {}))
     found = Diagnosis(
@@ -146,21 +147,31 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
 def webhook_edges(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Edge]:
     """Yield Services of admission webhooks, if the API server says that it cannot call one."""
     if refusal(*refused(facts, workload)[1]) is Refusal.WEBHOOK_DOWN:
-        yield from (Edge(Relation.WEBHOOK, service) for service in _webhook_services(facts))
+        yield from (Edge(Relation.WEBHOOK, service) for service, _, _ in _webhooks(facts))
 
 
-def _webhook_services(facts: ClusterFacts) -> Iterator[ObjectRef]:
+def _webhooks(facts: ClusterFacts) -> Iterator[tuple[ObjectRef, str, ObjectRef]]:
+    """Yield the Service of each webhook, its name, and its configuration."""
     for kind in WEBHOOKS:
         for configuration in facts.list(kind).items:
             for hook in mappings(configuration.get("webhooks")):
                 service = mapping(dig(hook, "clientConfig", "service"))
+                server = ref_to("Service", text(service.get("name")), text(service.get("namespace")))
                 if service:
-                    yield ref_to("Service", text(service.get("name")), text(service.get("namespace")))
+                    yield server, text(hook.get("name")), reference(configuration)
+
+
+def _unserved_webhooks(facts: ClusterFacts, said: list[str]) -> Iterator[ObjectRef]:
+    """Yield the configuration of a webhook that the API server names, and its Service, if that does not exist."""
+    for service, name, configuration in _webhooks(facts):
+        called = name and any(speaks_of(message, name) for message in said)
+        if called and facts.presence(service) is Presence.ABSENT:
+            yield from (configuration, service)
 
 
 def _webhook_certificates(facts: ClusterFacts) -> Iterator[ObjectRef]:
     """Secrets that the servers of webhooks mount: the certificates that they show to the API server."""
-    for service in _webhook_services(facts):
+    for service, _, _ in _webhooks(facts):
         for pod in pods_behind(facts, facts.get(service))[:1]:
             yield from (mount.source for mount in mounts_of(pod, "Secret") if mount.path)
             yield root_of(facts, pod)

@@ -40,10 +40,8 @@ from worker.domain.diagnosis.structure import (
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
-WORKS = (
-    "Accepted",
-    "ResolvedRefs",
-)  # True for a route that works; of others, such as PartiallyInvalid, False is good
+WORKS = ("Accepted", "ResolvedRefs", "Programmed")
+"""Conditions that are True for a gateway or route that works; of others, such as PartiallyInvalid, False is good."""
 FROM_ANNOTATION = "use-annotation"  # the port of a backend that is no Service (AWS Load Balancer Controller)
 MAX_PODS = 3
 RESOURCE_METRICS = (
@@ -291,8 +289,10 @@ def _server_of(api: Manifest) -> ObjectRef:
 
 
 def _route(_: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
-    """A route of the Gateway API, by the conditions that each of its gateways must state."""
-    stated_by = [mappings(p.get("conditions")) for p in mappings(dig(manifest, "status", "parents"))]
+    """A gateway, or a route by the conditions that each of its gateways must state."""
+    status = mapping(manifest.get("status"))
+    parts = [*mappings(status.get("parents")), *mappings(status.get("listeners")), status]
+    stated_by = [mappings(part.get("conditions")) for part in parts]
     bad = [c for listed in stated_by for c in listed if c.get("type") in WORKS and c.get("status") == "False"]
     told = [f"{ref} is not {text(c.get('type'))}: {text(c.get('reason'))}" for c in bad]
     rules = mappings(dig(manifest, "spec", "rules"))
@@ -388,5 +388,5 @@ SPECIAL: dict[str, Callable[[ClusterFacts, ObjectRef, Manifest], Examined]] = {
     "Ingress": _ingress,
     **dict.fromkeys(("PersistentVolumeClaim", "PersistentVolume"), _claim),
     **dict.fromkeys(("Certificate", "Issuer", "ClusterIssuer", "ExternalSecret"), _stated),
-    **dict.fromkeys(("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"), _route),
+    **dict.fromkeys(("Gateway", "HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"), _route),
 }

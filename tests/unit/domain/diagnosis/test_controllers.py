@@ -60,6 +60,17 @@ async def test_a_target_without_requests():
     assert (await first(scaler, *api, about=scaler)).object.kind == "Deployment"
 
 
+async def test_autoscalers_that_count_the_same_pods():
+    said = "pods by selector app=api are controlled by multiple HPAs: [shop/api shop/second]"
+    twice = {"type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector", "message": said}
+    scalers = [hpa(twice), hpa(twice), hpa(twice)]
+    for scaler, name in zip(scalers, ("api", "second", "another"), strict=True):
+        scaler["metadata"]["name"] = name
+    found = await first(*scalers, *workload(status=running()), about=scalers[0])
+    assert found.subjects == (reference(scalers[0]), reference(scalers[1]))
+    assert not found.remedies
+
+
 async def test_a_metrics_api_that_is_down():
     scaler = hpa(NO_METRICS)
     api = workload(status=running(), resources={"requests": {"cpu": "1"}})
@@ -122,6 +133,15 @@ async def test_a_node_whose_drain_waits_for_a_budget():
     other = budget()
     other["metadata"]["namespace"] = "bank"
     assert await findings(other, *there[1:], cordoned, about=cordoned) == ()
+
+
+async def test_two_budgets_for_the_same_pods_let_none_be_evicted():
+    there, second = [budget(allowed=1), *workload(status=running())], budget(allowed=1)
+    second["metadata"]["name"] = "second"
+    found = await first(*there, second, node(unschedulable=True), about=node(unschedulable=True))
+    assert {ref.name for ref in found.subjects} == {there[0]["metadata"]["name"], "second"}
+    assert not found.remedies
+    assert await findings(*there, second, node(), about=second) == ()
 
 
 async def test_a_budget_whose_pods_are_sick_is_not_to_blame():
@@ -436,6 +456,19 @@ async def test_a_webhook_whose_backend_is_down():
     assert (await judged(*there, about=owner, claim=claim(guard[0], "IncreaseMemoryLimits"))).confirmed
 
 
+async def test_a_webhook_whose_service_is_gone():
+    owner, there = refused('failed calling webhook "v.x": service "guard" not found')
+    hook, other = (
+        obj("ValidatingWebhookConfiguration", name, "", api_version="admissionregistration.k8s.io/v1",
+            webhooks=[{"name": f"{name}.x", "clientConfig": {"service": {"name": "guard", "namespace": "shop"}}}])
+        for name in ("v", "w")
+    )  # fmt: skip
+    found = await first(*there, hook, other, about=owner)
+    assert (found.object, found.strength) == (reference(hook), Strength.DIRECT)
+    assert blames(found, ref_to("Service", "guard", "shop"))
+    assert not blames(found, reference(other))
+
+
 async def test_the_condition_of_a_controller_says_the_same_as_its_events():
     owner, there = refused("x")
     there[1]["status"]["conditions"] = [
@@ -468,6 +501,15 @@ def route(reason="", **backend):
         "HTTPRoute", "web", api_version="gateway.networking.k8s.io/v1", status={"parents": [{"conditions": conditions}]},
         spec={"rules": [{"backendRefs": [{"name": "front", "port": 80, **backend}]}]},
     )  # fmt: skip
+
+
+async def test_a_gateway_is_to_blame_if_its_listener_says_so():
+    bad = [{"type": "ResolvedRefs", "status": "False", "reason": "InvalidCertificateRef"}]
+    gateway = obj("Gateway", "edge", api_version="gateway.networking.k8s.io/v1",
+                  status={"conditions": [], "listeners": [{"name": "https", "conditions": bad}]})  # fmt: skip
+    assert (await first(gateway, about=gateway)).object == reference(gateway)
+    gateway["status"]["listeners"][0]["conditions"][0]["status"] = "True"
+    assert await findings(gateway, about=gateway) == ()
 
 
 async def test_a_route_is_to_blame_if_its_gateway_says_so():
