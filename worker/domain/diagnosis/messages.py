@@ -21,10 +21,12 @@ class ImageProblem(enum.StrEnum):
     UNREACHABLE = "unreachable"
     UNTRUSTED = "untrusted"
     INVALID = "invalid"
+    NO_SPACE = "no_space"
     UNKNOWN = "unknown"
 
 
 IMAGE = (
+    (ImageProblem.NO_SPACE, r"no space left on device|disk quota exceeded"),
     (ImageProblem.RATE_LIMITED, r"toomanyrequests|too many requests|rate limit|\b429\b"),
     (ImageProblem.PLATFORM, r"no match for platform|no matching manifest|no image found .* platform"),
     (ImageProblem.UNTRUSTED, r"x509|unknown authority|certificate"),

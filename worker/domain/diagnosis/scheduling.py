@@ -114,8 +114,11 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
         short = sorted({name for o in workers for name in o.short_of})
         told = ", ".join(f"{name}{_asked(pod, name)}" for name in short)
         enough = _finding(workload, pod, f"no node has enough {told} for its requests", {Remedy.ADD_CAPACITY})
-        unserved = replace(enough, remedies=frozenset(), strength=Strength.SYMPTOM)
-        yield unserved if withholding(facts, pod) else enough
+        idle = withholding(facts, pod)
+        unserved = replace(
+            enough, remedies=frozenset(), strength=Strength.SYMPTOM, also=(*enough.also, *idle)
+        )
+        yield unserved if idle else enough
     elif why := next((FULL[words] for words in FULL if words in said), ""):
         used_up = _finding(workload, pod, f"the nodes already {why} as allowed", {Remedy.ADD_CAPACITY})
         yield replace(used_up, strength=Strength.TIMED)

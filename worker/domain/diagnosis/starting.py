@@ -11,7 +11,7 @@ from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
 from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.references import References, references_of
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.changes import rollout_failed
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
@@ -24,7 +24,6 @@ from worker.domain.diagnosis.structure import (
     container_specs,
     lately,
     made_by,
-    observed,
     pods_of,
     ref_to,
     rollout_of,
@@ -35,9 +34,12 @@ from worker.domain.values.objects import Manifest, ObjectRef
 EXTERNAL_SECRETS = "external-secrets.io/v1beta1"
 REPEATED = 3
 OF_REGISTRY = frozenset(
-    {ImageProblem.UNAUTHORIZED, ImageProblem.RATE_LIMITED, ImageProblem.UNREACHABLE, ImageProblem.UNTRUSTED}
-)
-"""Problems with a registry, which a former image of the same registry has, too."""
+    {ImageProblem.UNAUTHORIZED, ImageProblem.RATE_LIMITED, ImageProblem.UNREACHABLE, ImageProblem.UNTRUSTED,
+     ImageProblem.NO_SPACE}
+)  # fmt: skip
+"""Problems with a registry, or with the disk of a node, which a former image of the same registry has, too."""
+OF_SANDBOX = ("runtimeClassName", "hostUsers")
+"""What of a pod's spec decides which runtime makes its sandbox, and how. Its network does not depend on the spec."""
 NOT_CREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 NO_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105 - the reason of an event
 PULL_EVENTS = frozenset({"Failed", NO_SECRET, "InspectFailed"})
@@ -87,11 +89,12 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
     elif rollout and is_new and (problem not in OF_REGISTRY or _moved(rollout, container)):
         remedies.add(Remedy.ROLL_BACK)
     what = f"waits with {text(container.waiting.get('reason'))} ({problem})"
+    strength = Strength.SYMPTOM if problem is ImageProblem.NO_SPACE else Strength.DIRECT  # the node says why
     return replace(
-        failing.finding(container, Cause.IMAGE, what, *remedies),
+        failing.finding(container, Cause.IMAGE, what, *remedies, strength=strength),
         object=secrets[0] if secrets else workload,
         also=(*secrets[1:], workload, failing.ref) if secrets else (failing.ref,),
-        signals=("ImagePullBackOff", "ErrImagePull"),
+        signals=("ImagePullBackOff", "ErrImagePull", *failing.signals),
         revision=rollout.revision if rollout else 0,
     )
 
@@ -184,7 +187,7 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
     also = tuple(dict.fromkeys((*blamed[1:], workload, failing.ref)))
     # Workflows that patch a configuration are declared for it.
     starts = ["CrashLoopBackOff"] if Remedy.PATCH_CONFIGURATION in remedies else []
-    signals = ("FailedMount", "CreateContainerConfigError", *observed(facts, workload, failing.pod), *starts)
+    signals = ("FailedMount", "CreateContainerConfigError", *failing.signals, *starts)
     return Diagnosis(
         Cause.MISSING_CONFIGURATION, blamed[0], told, also=also, remedies=frozenset(remedies), signals=signals,
         reads=(failing.ref, ref), revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
@@ -228,9 +231,8 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
     claims = [ref_to("PersistentVolumeClaim", name, workload.namespace) for name in _used(failing).claims]
     if attach:
         what = f"A volume of {failing.ref} is not ready on its node ({attach[-1].reason}, {attach[-1].count} times)"
-        found = _waiting(failing, Cause.VOLUME, what, *claims)
-        signals = observed(facts, workload, failing.pod) or ("FailedMount",)
-        yield replace(found, strength=Strength.TIMED, signals=signals)
+        found = replace(_waiting(failing, Cause.VOLUME, what, *claims), strength=Strength.TIMED)
+        yield replace(found, signals=failing.signals or ("FailedMount",))
         return
     for claim in claims:
         volume = text(dig(facts.get(claim), "spec", "volumeName"))
@@ -245,10 +247,11 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
         what = f"The runtime cannot create the containers of {failing.ref} ({failed[-1].count} attempts)"
         node = ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
         told = next(node_findings(facts, node), None)  # why the node cannot
-        found = _waiting(failing, Cause.DEFECTIVE_START, what)
+        found = failing.with_rollback(_waiting(failing, Cause.DEFECTIVE_START, what), *OF_SANDBOX)
         yield replace(found, strength=Strength.SYMPTOM) if told else found
 
 
 def _waiting(failing: FailingPod, cause: Cause, what: str, *also: ObjectRef) -> Diagnosis:
     """A finding about a pod whose containers have not been created."""
-    return Diagnosis(cause, failing.workload, f"{what}.", also=(failing.ref, *also), reads=(failing.ref,))
+    found = stated(cause, failing.workload, what, (), failing.signals, (failing.ref, *also))
+    return replace(found, reads=(failing.ref,))

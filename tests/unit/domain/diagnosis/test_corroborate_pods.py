@@ -8,6 +8,7 @@ from tests.unit.domain.diagnosis.small_clusters import (
     claim,
     findings,
     judged,
+    node,
     pod_of,
     waiting,
     workload,
@@ -47,7 +48,6 @@ async def test_out_of_memory_at_the_limit_of_the_whole_pod_is_the_workload():
     assert (found.cause, found.object, found.remedies) == (Cause.OUT_OF_MEMORY, reference(api[0]), set())
 
 
-async def test_a_healthy_pod_does_not_stand_for_its_failing_workload():
 @pytest.mark.parametrize("own", [{"name": "app", **LIMITED}, {"name": "other"}])
 async def test_a_limit_that_the_template_does_not_set_is_not_raised_there(own):
     """A webhook or an autoscaler has set it: the template has another limit, or no such container."""
@@ -63,6 +63,7 @@ async def test_a_default_limit_may_be_raised_in_the_template():
     assert (await first(*api, about=api[0])).remedies == {Remedy.INCREASE_MEMORY}
 
 
+async def test_a_healthy_pod_does_not_stand_for_its_failing_workload():
     api = workload(status=crashing("OOMKilled", 137), **LIMITED)
     well = pod_of(api[1], "api", "p2", status=running(), **LIMITED)
     for blamed, doubt in ((api[1], None), (api[2], None), (well, Doubt.NOTHING_WRONG)):
@@ -208,6 +209,29 @@ async def test_images_by_the_class_of_the_message(message, remedies):
     found = await first(*api, about=api[2])
     assert found.cause is Cause.IMAGE
     assert found.remedies == remedies
+
+
+async def test_an_image_for_which_a_node_has_no_space():
+    api = workload(status=waiting("ImagePullBackOff", "write /var/lib/x: no space left on device"))
+    full = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "True"}]
+    found = await findings(*api, node(conditions=full), about=api[2])
+    assert (found[0].object.kind, found[0].remedies) == ("Node", {Remedy.CLEAN_NODE})
+    assert (found[1].cause, found[1].strength, found[1].remedies) == (Cause.IMAGE, Strength.SYMPTOM, set())
+
+
+@pytest.mark.parametrize(("field", "remedies"), [("runtimeClassName", {Remedy.ROLL_BACK}), ("image", set())])
+async def test_a_sandbox_that_the_newest_revision_asks_for(field, remedies):
+    """A sandbox is made before any image matters: a release of another image does not explain its failure."""
+    status = waiting("ContainerCreating")
+    api = workload(status=status)
+    api.insert(1, replica_set(api[0], "old", 0))
+    api[2]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    spec = api[2]["spec"]["template"]["spec"]
+    (spec if field == "runtimeClassName" else spec["containers"][0])[field] = "gvisor"
+    api[0]["status"] = {"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]}
+    failed = event(api[3], "FailedCreatePodSandBox", 'no runtime for "runsc" is configured', count=9)
+    found = await first(*api, failed, about=api[3])
+    assert (found.cause, found.remedies) == (Cause.DEFECTIVE_START, remedies)
 
 
 async def test_the_name_of_an_image_is_no_message():

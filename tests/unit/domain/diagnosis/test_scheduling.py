@@ -108,7 +108,9 @@ async def test_devices_that_are_there_and_not_offered():
     api, lame = pending(resources={"limits": {"example.com/gpu": "1"}}), node()
     lame["status"]["capacity"] = {"example.com/gpu": "2"}
     lame["status"]["allocatable"]["example.com/gpu"] = "0"
-    assert (await first(*api, lame, about=api[0])).remedies == frozenset()
+    found = await first(*api, lame, about=api[0])
+    assert found.remedies == frozenset()
+    assert blames(found, reference(lame))
     plugin = obj("DaemonSet", "plugin", api_version="apps/v1")
     served = pod("plugin-x", owner=plugin, status=crashing(),
                  spec={"hostNetwork": True, "nodeName": "node-1", "containers": [{"name": "app"}]})  # fmt: skip
