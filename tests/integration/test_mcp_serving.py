@@ -197,7 +197,7 @@ async def test_a_client_that_is_gone_ends_it_cleanly(env):
     os.close(reading)
     server.stdin.write(json.dumps(HELLO).encode() + b"\n")
     _, err = await asyncio.wait_for(server.communicate(), PATIENCE_SECONDS)
-    assert (0, ["catalog_opened", "mcp_client_gone"]) == (
+    assert (0, ["catalog_opened", "mcp_client_disconnected"]) == (
         server.returncode,
         [json.loads(line)["event"] for line in err.splitlines()],
     )

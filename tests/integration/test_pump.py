@@ -419,7 +419,7 @@ async def test_nothing_is_given_back_over_a_lost_connection(case):
             await until(lambda: not nc.is_connected)
             said = nc.stats["out_msgs"]
             held.go.set()
-            await until(lambda: [entry for entry in logs if entry["event"] == "not_settled"])
+            await until(lambda: [entry for entry in logs if entry["event"] == "settlement_failed"])
             assert said == nc.stats["out_msgs"]
             await case.servers[0].start()
             await until(lambda: nc.is_connected)
@@ -691,7 +691,7 @@ async def test_the_ack_of_a_job_from_before_leaves_the_message_in_its_place(case
             taken = await case.js.pull_subscribe_bind("p2", REQUESTS)
             [new] = await taken.fetch(1, timeout=PATIENCE_SECONDS)
             held.go.set()
-            await until(lambda: [entry for entry in logs if entry["event"] == "not_settled"])
+            await until(lambda: [entry for entry in logs if entry["event"] == "settlement_failed"])
             assert not await empty(case)
             await new.ack_sync(timeout=PATIENCE_SECONDS)
 

@@ -142,7 +142,7 @@ async def test_a_worker_waits_for_whatever_is_missing_and_says_so(tmp_path):
             assert [] == worker.events("worker_started")
             async with serve_cluster(CASE, port=port):
                 await worker.ready()
-                waited = " ".join(event["reason"] for event in worker.events("waiting"))
+                waited = " ".join(event["reason"] for event in worker.events("startup_waiting"))
                 assert all(what in waited for what in ("no NATS server", "rca provision"))
                 worker.send(signal.SIGTERM)
                 assert 0 == await worker.ended()

@@ -74,7 +74,7 @@ class OpaPolicy(ServerClient):
         except (UnreachableError, ValueError, TypeError, RecursionError) as e:
             return self._failed(str(e) or type(e).__name__)
         if self.problem:
-            log.info("policy_server_answers", server=self._server.url)
+            log.info("policy_server_recovered", server=self._server.url)
         self.problem = ""
         return approval
 

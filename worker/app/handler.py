@@ -110,7 +110,7 @@ class RequestHandler:
             try:
                 return await self._until_settled(body, headers, delivery)
             except LostClaim as e:
-                log.info("run_taken_over", why=short(e))
+                log.info("run_taken_over", reason=short(e))
                 return LET_GO
             except Unavailable as e:
                 log.warning("broker_unavailable", error=short(e))
@@ -254,7 +254,7 @@ class RequestHandler:
             signer=self._ports.signer,
         )
         if run.flaw:
-            log.warning("journal_unreadable", request=accepted.key, why=run.flaw)
+            log.warning("journal_unreadable", request=accepted.key, error=run.flaw)
         return run
 
     async def _proceed(self, accepted: AcceptedRequest) -> None:
@@ -290,7 +290,7 @@ class RequestHandler:
             return None
         if not await self._is_queued(latest.message, accepted):
             return None
-        log.info("published_twice", request=accepted.key, first=latest.message.sequence)
+        log.info("duplicate_request", request=accepted.key, first_sequence=latest.message.sequence)
         return ACK  # the other one stays in the queue until there is a result
 
     async def _is_queued(self, message: MessageId, accepted: AcceptedRequest) -> bool:
@@ -356,7 +356,7 @@ class RequestHandler:
         except JournalGap as e:
             if run.flaw:
                 raise
-            log.warning("journal_unreadable", request=run.accepted.key, why=short(e))
+            log.warning("journal_unreadable", request=run.accepted.key, error=short(e))
             await run.restart(short(e))
             return await self._answer(run)
         asked = any(step.kind == LLM and step.run == run.name for step in run.steps)

@@ -144,7 +144,7 @@ class Intake:
         try:
             while not (await asyncio.wait({connecting}, timeout=STARTUP_REPORT_SECONDS))[0]:
                 self.problem = f"no NATS server answers at {', '.join(self.servers)}"
-                log.warning("waiting", reason=self.link.because(self.problem))
+                log.warning("startup_waiting", reason=self.link.because(self.problem))
             return await connecting
         except (NatsError, OSError) as e:
             raise IntakeError(refusal(e) or f"{', '.join(self.servers)}: {e!r}") from e
@@ -157,7 +157,9 @@ class Intake:
         while missing := await need(nc):
             self.problem, self.missing = missing, system
             if loop.time() - said_at >= STARTUP_REPORT_SECONDS:
-                log.warning("waiting", reason=self.link.because(missing) if system == NATS else missing)
+                log.warning(
+                    "startup_waiting", reason=self.link.because(missing) if system == NATS else missing
+                )
                 said_at = loop.time()
             await asyncio.sleep(STARTUP_LOOK_SECONDS)
 

@@ -147,7 +147,7 @@ async def serve_stdio(server: Server[Any]) -> None:
                 async with stdio_server(stdin) as (read, write):
                     await server.run(read, write, server.create_initialization_options())
             except* OSError:  # the client no longer reads our answers
-                log.info("mcp_client_gone")
+                log.info("mcp_client_disconnected")
 
         task = asyncio.create_task(work())
         stack.enter_context(_on_stop(task.cancel))

@@ -123,7 +123,7 @@ class FileWatch:
         left = self.left()
         if left >= (ENOUGH if self.problem else LOW):
             if self.problem:
-                log.info("open_files_enough", left=left)
+                log.info("open_files_recovered", left=left)
             self.problem = ""
         elif not self.problem:
             self.problem = f"only {left} file descriptors are left; no further request begins"

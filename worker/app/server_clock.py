@@ -78,7 +78,7 @@ class ServerClock:
             if skewed:
                 log.warning("clock_skew", seconds=round(self.skew_seconds, 1))
             else:
-                log.info("clock_agrees")
+                log.info("clock_in_sync")
 
     @property
     def skew_seconds(self) -> float:

@@ -30,7 +30,7 @@ async def test_the_shipped_example_is_told_in_the_log_and_beside_readiness(opene
     catalog, (event, warning) = await opened()
     assert ("catalog_opened", "shipped example") == (event["event"], event["source"])
     assert 0 < event["workflows"]
-    assert ("catalog_is_example", "warning") == (warning["event"], warning["log_level"])
+    assert ("catalog_example_in_use", "warning") == (warning["event"], warning["log_level"])
     assert warning["advice"] == catalog_advice(CatalogSettings())
     assert "RCA_CATALOG__PATH" in warning["advice"]
     assert "" == catalog.problem

@@ -87,7 +87,7 @@ def test_a_skew_is_logged_once_and_when_it_is_gone(logged):
     clock.compare([passed(0.0)], machine.monotonic())
     machine.ahead = 0.0
     clock.compare([passed(0.0)], machine.monotonic())
-    assert ["clock_skew", "clock_agrees"] == [entry["event"] for entry in logged]
+    assert ["clock_skew", "clock_in_sync"] == [entry["event"] for entry in logged]
 
 
 @given(

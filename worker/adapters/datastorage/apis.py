@@ -157,7 +157,7 @@ class WorkflowsApi:
         try:
             now = None if record is None else read_workflow(record)
         except BadRecordError as error:
-            log.warning("catalog_record_refused", workflow_id=workflow.workflow_id, error=str(error))
+            log.warning("catalog_record_rejected", workflow_id=workflow.workflow_id, error=str(error))
             return None
         return now if now is not None and now.workflow_id == workflow.workflow_id else None
 

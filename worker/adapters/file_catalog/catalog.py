@@ -142,7 +142,7 @@ class FileCatalog:
         contents = await asyncio.to_thread(load, directory)
         self._tried, self._rejection = seen, rejection(contents, directory)
         if self._rejection:
-            log.warning("catalog_change_refused", error=self._rejection)
+            log.warning("catalog_change_rejected", error=self._rejection)
             return
         self._serve(await asyncio.to_thread(CatalogSnapshot, contents.workflows.values(), contents.actions))
         log.info("catalog_reloaded", workflows=len(self))

@@ -84,7 +84,7 @@ class NatsHistory:
             async with asyncio.timeout(HISTORY_WRITE_SECONDS), writing:
                 await self._write(target, remediation)
         except (HistoryUnavailable, TimeoutError, Unavailable, ValueError) as error:
-            log.warning("history_not_kept", resource=str(target), error=repr(error))
+            log.warning("history_not_stored", resource=str(target), error=repr(error))
             raise _unavailable(target, error) from error
 
     async def _write(self, target: ObjectRef, remediation: PastRemediation) -> None:

@@ -241,7 +241,7 @@ class Pump:
         try:
             delivery = _delivery(msg)
         except (nats.errors.NotJSMessageError, ValueError):
-            log.warning("not_a_delivery", lane=self.lane.durable)
+            log.warning("invalid_delivery", lane=self.lane.durable)
             return
         if waiting:
             waiting.set_result(MESSAGE)
@@ -277,7 +277,7 @@ class Pump:
         self._release_slot(message)
         self._without_slot.discard(message)
         if not task.cancelled() and (error := task.exception()):
-            log.error("handler_raised", lane=self.lane.durable, exc_info=error)
+            log.error("handler_failed", lane=self.lane.durable, exc_info=error)
 
     def _note_reconnect(self) -> None:
         """After a reconnect, send heartbeats first, and pull nothing for a while."""
@@ -330,7 +330,7 @@ class Pump:
                 await asyncio.sleep(SETTLE_PAUSE_SECONDS)
             else:
                 return
-        log.warning("not_settled", fate=how.fate, sequence=message.sequence, error=problem)
+        log.warning("settlement_failed", fate=how.fate, sequence=message.sequence, error=problem)
 
     async def _is_stored(self, message: MessageId) -> bool:
         stored = await self._messages.at(message.sequence)

@@ -94,6 +94,6 @@ class NatsTrackRecords:
         try:
             proposals = await self._reader.read(self._clock.now())
         except Unavailable as e:
-            log.warning("track_record_not_read", error=str(e))
+            log.warning("track_record_unreadable", error=str(e))
         else:
             self._records, self._read_at = proposals.track_records(), self._clock.monotonic()

@@ -148,5 +148,5 @@ class RegorusPolicy:
 
     def _settle(self) -> None:
         if self._unusable:
-            log.info("policy_mended", policy=self.name)
+            log.info("policy_usable", policy=self.name)
         self._unusable = self._notice = ""

@@ -152,7 +152,7 @@ async def _open_parts(settings: Settings, clock: ServerClock, stack: AsyncExitSt
         opened,
         ModelHealth(opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds),
         StreamWatch(wanted_streams(settings), clock, subjects.requests_stream),
-        StreamFaults(lambda why: log.warning("stream_refuses", reason=why)),
+        StreamFaults(lambda why: log.warning("stream_refuses_writes", reason=why)),
         SweepReport(),
     )
     if few := files.notice(parts.slots):
@@ -239,7 +239,7 @@ def _analysis(parts: _Parts, nc: Client, records: NatsTrackRecords) -> Analysis:
         return Analysis(outside, rules)
 
     def failed(key: str, why: str) -> None:
-        log.warning("recording_not_kept", request=key, error=why)
+        log.warning("recording_not_stored", request=key, error=why)
 
     recordings = NatsRecordings(nc, parts.subjects)
     return RecordedAnalysis(outside, rules, recordings, program=version("rca-worker"), failed=failed)

@@ -137,7 +137,7 @@ async def open_catalog(
     )
     log.info("catalog_opened", source=str(settings.path or "shipped example"), workflows=len(catalog))
     if advice := catalog_advice(settings):
-        log.warning("catalog_is_example", advice=advice)
+        log.warning("catalog_example_in_use", advice=advice)
     return catalog
 
 
