@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from worker.adapters.kubernetes_cluster.api import ApiLimits, ApiReader, BodyTooLargeError
 from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, ClusterCredentials
@@ -28,6 +28,7 @@ MAX_LIST_BYTES = 32 * 1024 * 1024
 MAX_SELECTOR_CHARS = 1_024
 MAX_LOG_LINES = 10_000
 MAX_LOG_TRANSFER_BYTES = 8 * 1024 * 1024
+Found = TypeVar("Found")
 
 
 class KubernetesCluster:
@@ -97,16 +98,7 @@ class KubernetesCluster:
 
     async def get(self, ref: ObjectRef) -> Manifest:
         """One object as the API returns it. Raises ClusterError."""
-        info = await self._readable(ref.kind, ref.api_version)
-        try:
-            manifest = await self._document(object_path(info, ref.namespace, ref.name))
-        except ClusterError as error:
-            if not (now := await self._served_now(info, ref.kind, ref.api_version, error)):
-                raise
-            info, manifest = now, await self._document(object_path(now, ref.namespace, ref.name))
-        if not isinstance(manifest.get("metadata"), dict):
-            raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is not a Kubernetes object")
-        return {"apiVersion": info.api_version, "kind": info.kind, **manifest}
+        return await self._read(ref.kind, ref.api_version, lambda info: self._get(info, ref))
 
     async def list(self, query: ListQuery) -> Listing:
         """Objects of one kind, page by page up to the limit, inside one deadline.
@@ -114,22 +106,27 @@ class KubernetesCluster:
         `complete` is False when there are more, and when a later page could not be read. A list that expires
         on the way is continued as the server offers it, else started again, once. Raises ClusterError.
         """
-        info = await self._readable(query.kind, query.api_version)
-        try:
-            return await self._list(info, query)
-        except ClusterError as error:
-            if not (now := await self._served_now(info, query.kind, query.api_version, error)):
-                raise
-            return await self._list(now, query)
+        return await self._read(query.kind, query.api_version, lambda info: self._list(info, query))
 
-    async def _served_now(
-        self, info: KindInfo, kind: str, api_version: str, error: ClusterError
-    ) -> KindInfo | None:
-        """The kind by a new discovery, if the API server no longer serves what discovery said before."""
-        if error.reason is not ClusterReason.UNKNOWN_KIND or not self._discovery.forget(info):
-            return None
-        found = await self.kind(kind, api_version)
-        return found if found != info else None
+    async def _read(self, kind: str, api_version: str, read: Callable[[KindInfo], Awaitable[Found]]) -> Found:
+        """Read, and once more by a new discovery if the API server no longer serves what the last one said."""
+        _refuse_secrets(kind)
+        info = await self.kind(kind, api_version)
+        _refuse_secrets(info.kind)
+        try:
+            return await read(info)
+        except ClusterError as error:
+            if error.reason is not ClusterReason.UNKNOWN_KIND or not self._discovery.forget(info):
+                raise
+            if (now := await self.kind(kind, api_version)) == info:
+                raise
+        return await read(now)
+
+    async def _get(self, info: KindInfo, ref: ObjectRef) -> Manifest:
+        manifest = await self._document(object_path(info, ref.namespace, ref.name))
+        if not isinstance(manifest.get("metadata"), dict):
+            raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is not a Kubernetes object")
+        return {"apiVersion": info.api_version, "kind": info.kind, **manifest}
 
     async def _list(self, info: KindInfo, query: ListQuery) -> Listing:
         path = collection_path(info, query.namespace)
@@ -172,12 +169,6 @@ class KubernetesCluster:
     async def kind(self, kind: str, api_version: str = "") -> KindInfo:
         """The kind that the cluster serves under that name. Raises ClusterError."""
         return await self._discovery.resolve(kind, api_version)
-
-    async def _readable(self, kind: str, api_version: str) -> KindInfo:
-        _refuse_secrets(kind)
-        info = await self.kind(kind, api_version)
-        _refuse_secrets(info.kind)
-        return info
 
     async def _document(self, path: str, accept: str = JSON) -> Manifest:
         try:

@@ -271,7 +271,7 @@ async def _events_by_name(cluster: Cluster, objects: Sequence[ObjectRef]) -> _Li
 def _read(answers: Sequence[_Listed], about: Sequence[ObjectRef], gap: str | None = None) -> EventsRead:
     """The events of all answers that concern one of the objects. `gap` replaces that of the first answer."""
     found = happenings([event for answer in answers for event in answer.events])
-    kept = tuple(item for item in found if any(concerns(item, ref) for ref in about))
+    kept = tuple(item for item in found if any(concerns(item.about, ref) for ref in about))
     return EventsRead(kept, answers[0].gap if gap is None else gap, answers[0].error)
 
 
@@ -287,7 +287,7 @@ def _keep_about(objects: Sequence[ObjectRef]) -> Callable[[Manifest], Manifest |
     def keep(event: Manifest) -> Manifest | None:
         named = _named(event)
         if named not in known:
-            known[named] = any(_concerns(named, ref) for ref in objects)
+            known[named] = any(concerns(named, ref) for ref in objects)
         return event_facts(event) if known[named] else None
 
     return keep
@@ -344,12 +344,8 @@ async def _made_by(cluster: Cluster, about: ObjectRef) -> tuple[list[ObjectRef],
     return [ref for ref in refs if belongs_by_name(about, ref)], gap
 
 
-def concerns(happening: Happening, about: ObjectRef) -> bool:
-    """True if an event is about the object, or about an object that a controller made for it, by name."""
-    return _concerns(happening.about, about)
-
-
-def _concerns(named: ObjectRef, about: ObjectRef) -> bool:
+def concerns(named: ObjectRef, about: ObjectRef) -> bool:
+    """True if an object is that object, or, by its name, one that a controller made for it."""
     if about.kind and not about.name:
         return named.kind == about.kind
     if not about.name:

@@ -43,6 +43,11 @@ def bad_condition(condition: dict[str, Any]) -> bool:
     return status in {"True", "Unknown"} and any(word in name for word in BAD_WHEN_TRUE)
 
 
+def bad_conditions(item: Manifest) -> list[dict[str, Any]]:
+    """Conditions in the status of an object that report trouble."""
+    return [c for c in mappings(dig(item, "status", "conditions")) if bad_condition(c)]
+
+
 def conditions(value: Any) -> list[str]:
     """Conditions as `Ready=False (KubeletNotReady: PLEG is not healthy)`.
 
@@ -166,7 +171,7 @@ def node(item: Manifest, _now: datetime) -> dict[str, str]:
     cordoned = ",SchedulingDisabled" if dig(item, "spec", "unschedulable") is True else ""
     return {
         "STATUS": ("Ready" if ready.get("status") == "True" else "NotReady") + cordoned,
-        "CONDITIONS": ", ".join(conditions([c for c in found if bad_condition(c)])),
+        "CONDITIONS": ", ".join(conditions(bad_conditions(item))),
         "TAINTS": ", ".join(taints),
         "CPU": text(allocatable.get("cpu")),
         "MEMORY": text(allocatable.get("memory")),
@@ -247,8 +252,7 @@ def _no_addresses(item: Manifest) -> bool:
 
 
 def _node_in_trouble(item: Manifest) -> bool:
-    row = mappings(dig(item, "status", "conditions"))
-    return dig(item, "spec", "unschedulable") is True or any(bad_condition(c) for c in row)
+    return dig(item, "spec", "unschedulable") is True or bool(bad_conditions(item))
 
 
 def _no_disruptions(item: Manifest) -> bool:

@@ -107,4 +107,4 @@ def unhealthy(item: Manifest) -> bool:
     judge = render_workloads.UNHEALTHY.get(kind) or render_columns.UNHEALTHY.get(kind)
     if judge:
         return judge(item)
-    return any(render_columns.bad_condition(c) for c in mappings(dig(item, "status", "conditions")))
+    return bool(render_columns.bad_conditions(item))

@@ -8,7 +8,7 @@ from typing import Any
 
 from worker.domain.cluster.fields import age, dig, mapping, mappings, meta, owner_of, sequence, text, whole
 from worker.domain.cluster.pods import pod_ready, pod_reason, pod_restarts, pod_status
-from worker.domain.cluster.rendering.columns import bad_condition, conditions
+from worker.domain.cluster.rendering.columns import bad_conditions, conditions
 from worker.domain.values.objects import Manifest
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -40,7 +40,7 @@ def images(item: Manifest) -> str:
 
 
 def _troubled(item: Manifest) -> str:
-    return ", ".join(conditions([c for c in mappings(dig(item, "status", "conditions")) if bad_condition(c)]))
+    return ", ".join(conditions(bad_conditions(item)))
 
 
 def _count(item: Manifest, *path: str) -> int:
@@ -130,7 +130,7 @@ def cron_job(item: Manifest, now: datetime) -> dict[str, str]:
 
 def _short_of_replicas(item: Manifest) -> bool:
     ready, wanted = _count(item, "status", "readyReplicas"), _desired(item)
-    return ready < wanted or any(bad_condition(c) for c in mappings(dig(item, "status", "conditions")))
+    return ready < wanted or bool(bad_conditions(item))
 
 
 def _short_of_daemons(item: Manifest) -> bool:
@@ -138,8 +138,9 @@ def _short_of_daemons(item: Manifest) -> bool:
 
 
 def _failed_job(item: Manifest) -> bool:
-    given_up = any(bad_condition(c) for c in mappings(dig(item, "status", "conditions")))
-    return given_up or (_count(item, "status", "failed") > 0 and not _count(item, "status", "succeeded"))
+    if bad_conditions(item):
+        return True
+    return _count(item, "status", "failed") > 0 and not _count(item, "status", "succeeded")
 
 
 COLUMNS: dict[str, Callable[[Manifest, datetime], dict[str, str]]] = {
