@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import structlog
 from nats.aio.client import Client
@@ -41,38 +40,17 @@ from worker.app.settings.groups import NatsSettings
 from worker.app.stranded import StrandedRequests, SweepReport
 from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
-from worker.app.telemetry import MeteredEvents, MeteredModel, Telemetry
+from worker.app.telemetry import MeteredEvents, Telemetry
 from worker.app.wiring.clock import SystemClock
-from worker.app.wiring.models import open_models, open_shadow
-from worker.app.wiring.mounted import open_mcp
-from worker.app.wiring.outside import (
-    ClusterWatch,
-    OpenedPolicy,
-    catalog_advice,
-    checked_namespace,
-    open_catalog,
-    open_cluster,
-    open_datastorage,
-    open_policy,
-    open_prometheus,
-    own_history,
-    own_track_records,
-    read_signer,
-    within_scope,
-)
+from worker.app.wiring.outside import Opened, open_outside, own_history, own_track_records, read_signer
 from worker.app.wiring.rules import analysis_rules
 from worker.app.wiring.tracing import open_tracer, records_content
 from worker.domain.analyse import Analysis
-from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.investigation.models.health import ModelHealth, WatchedModel
 from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.recording.recorder import RecordedAnalysis
 from worker.domain.values.delivery import MessageHandler
-from worker.domain.values.ports import Clock, Outside, Signer
-
-if TYPE_CHECKING:
-    from worker.adapters.mcp_tools import McpTools
-    from worker.app.wiring.outside import OpenedCatalog
+from worker.domain.values.ports import Clock, Signer
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -118,7 +96,7 @@ class _Parts:
     admission: Admission
     files: FileBudget
     file_watch: FileWatch
-    opened: _Opened
+    opened: Opened
     health: ModelHealth
     streams: StreamWatch
     faults: StreamFaults
@@ -138,7 +116,7 @@ async def _open_parts(settings: Settings, clock: ServerClock, stack: AsyncExitSt
         raise ConfigurationError(files.too_low)
     tracer, admission = open_tracer(os.environ, stack), Admission(clock)
     telemetry = Telemetry(tracer, WorkerMetrics(), clock, content=records_content(os.environ))
-    opened = await _open_outside(settings, telemetry, admission, files, supervisor, stack)
+    opened = await open_outside(settings, telemetry, admission, files, supervisor, stack)
     parts = _Parts(
         settings,
         subjects,
@@ -263,13 +241,12 @@ def _checks(parts: _Parts, intake: Intake) -> Mapping[str, Callable[[], str]]:
 def _notices(parts: _Parts) -> Mapping[str, Callable[[], str]]:
     """What is shown beside readiness, by system."""
     opened, few = parts.opened, parts.files.notice(parts.slots)
-    advice = catalog_advice(parts.settings.catalog)
     return {
         "streams": lambda: parts.streams.notice,
         "clock": parts.clock.notice,
         "files": lambda: few,
         "policy": lambda: opened.policy.problem,
-        "catalog": lambda: opened.catalog.problem or advice,
+        "catalog": lambda: opened.catalog.problem or opened.catalog_advice,
         "ranking": lambda: opened.catalog.meaning_problem,
         "mcp": lambda: opened.mounted.problem() if opened.mounted else "",
         "model": lambda: "" if parts.admission.blocked else opened.model.problem() or parts.health.silence(),
@@ -285,55 +262,6 @@ def _watch(parts: _Parts, checks: Mapping[str, Callable[[], str]]) -> None:
     metrics.model_silent.set_function(parts.health.silent_seconds)
     metrics.watch_checks(checks)
     metrics.watch_streams(lambda: streams.usage, lambda: streams.waiting, lambda: parts.sweeps.count)
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """The systems that an analysis uses besides NATS, and their checks for readiness."""
-
-    outside: Outside
-    model: ModelChain
-    mounted: McpTools | None
-    catalog: OpenedCatalog
-    policy: OpenedPolicy
-    watch: ClusterWatch
-
-
-async def _open_outside(
-    settings: Settings,
-    telemetry: Telemetry,
-    admission: Admission,
-    files: FileBudget,
-    supervisor: Supervisor,
-    stack: AsyncExitStack,
-) -> _Opened:
-    """Open everything besides NATS.
-
-    Mistakes in the settings are reported before anything is reached over the network.
-    """
-    clock, wrap = telemetry.clock, partial(MeteredModel, telemetry=telemetry)
-    model, shadow = open_models(settings, clock, stack, wrap), open_shadow(settings, clock, stack, wrap)
-    mounted = await open_mcp(settings.mcp, stack)
-    catalog = await open_catalog(settings.catalog, stack, supervisor)
-    policy = await open_policy(settings.policy, stack, supervisor)
-    cluster = await open_cluster(settings, stack, files.share)
-    pause = partial(admission.pause, "kubernetes")
-    watch = ClusterWatch(cluster, checked_namespace(settings.kubernetes), on_look=pause)
-    await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
-    outside = Outside(
-        cluster=within_scope(cluster, settings.kubernetes),
-        catalog=catalog,
-        model=model,
-        policy=policy,
-        clock=clock,
-        jitter=random.random,
-        history=await open_datastorage(settings.history, stack),
-        metrics=await open_prometheus(settings.prometheus, stack),
-        external=mounted,
-        shadow=shadow,
-        cluster_problem=watch.ask,
-    )
-    return _Opened(outside, model, mounted, catalog, policy, watch)
 
 
 async def _missing_tls(settings: NatsSettings, nc: Client) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from worker.adapters.nats.track_record import MAX_RESULTS, NatsTrackRecords, Out
 from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegorusPolicy, read_files
+from worker.app.admission import Admission
+from worker.app.open_files import FileBudget
 from worker.app.settings import Settings, blamed_on
 from worker.app.settings.groups import (
     AuditSettings,
@@ -35,17 +38,22 @@ from worker.app.settings.groups import (
     PrometheusSettings,
 )
 from worker.app.supervisor import Supervisor
+from worker.app.telemetry import MeteredModel, Telemetry
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.embedders import open_embedder
+from worker.app.wiring.models import open_models, open_shadow
+from worker.app.wiring.mounted import open_mcp
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.scope import Scope, ScopedCluster
+from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.investigation.toolbox.served import ServedTools
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
-from worker.domain.values.ports import Clock, Cluster, Embedder, Signer
+from worker.domain.values.ports import Clock, Cluster, Embedder, Outside, Signer
 from worker.domain.values.workflows import SelectionContext
 
 if TYPE_CHECKING:
+    from worker.adapters.mcp_tools import McpTools
     from worker.adapters.postgres_catalog import PostgresCatalog  # asyncpg is optional
 
     OpenedCatalog = FileCatalog | DataStorageCatalog | PostgresCatalog
@@ -250,6 +258,56 @@ def read_signer(settings: AuditSettings) -> Signer | None:
         return None
     with blamed_on("RCA_AUDIT__SIGNING_KEY_FILE", KeyUnusable):
         return read_signing_key(settings.signing_key_file)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The systems that an analysis uses besides NATS, and their checks for readiness."""
+
+    outside: Outside
+    model: ModelChain
+    mounted: McpTools | None
+    catalog: OpenedCatalog
+    catalog_advice: str
+    policy: OpenedPolicy
+    watch: ClusterWatch
+
+
+async def open_outside(
+    settings: Settings,
+    telemetry: Telemetry,
+    admission: Admission,
+    files: FileBudget,
+    supervisor: Supervisor,
+    stack: AsyncExitStack,
+) -> Opened:
+    """Open everything besides NATS.
+
+    Mistakes in the settings are reported before anything is reached over the network.
+    """
+    clock, wrap = telemetry.clock, partial(MeteredModel, telemetry=telemetry)
+    model, shadow = open_models(settings, clock, stack, wrap), open_shadow(settings, clock, stack, wrap)
+    mounted = await open_mcp(settings.mcp, stack)
+    catalog = await open_catalog(settings.catalog, stack, supervisor)
+    policy = await open_policy(settings.policy, stack, supervisor)
+    cluster = await open_cluster(settings, stack, files.share)
+    pause = partial(admission.pause, "kubernetes")
+    watch = ClusterWatch(cluster, checked_namespace(settings.kubernetes), on_look=pause)
+    await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
+    outside = Outside(
+        cluster=within_scope(cluster, settings.kubernetes),
+        catalog=catalog,
+        model=model,
+        policy=policy,
+        clock=clock,
+        jitter=random.random,
+        history=await open_datastorage(settings.history, stack),
+        metrics=await open_prometheus(settings.prometheus, stack),
+        external=mounted,
+        shadow=shadow,
+        cluster_problem=watch.ask,
+    )
+    return Opened(outside, model, mounted, catalog, catalog_advice(settings.catalog), policy, watch)
 
 
 async def open_served(settings: Settings, stack: AsyncExitStack) -> ServedTools:
