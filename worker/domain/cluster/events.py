@@ -149,11 +149,10 @@ def fold(items: Iterable[Happening]) -> list[Happening]:
 def since_moment(since: str, now: datetime) -> datetime | None:
     """`30m`, `2h`, `1d` before `now`, or an absolute time; None if it is neither."""
     ago = AGO.match(since.strip().lower())
-    if ago:
-        return (
-            now - timedelta(seconds=int(ago[1]) * UNIT[ago[2]]) if int(ago[1]) * UNIT[ago[2]] < 1e9 else NEVER
-        )
-    return moment(since.strip())
+    if not ago:
+        return moment(since.strip())
+    seconds = int(ago[1]) * UNIT[ago[2]]
+    return now - timedelta(seconds=seconds) if seconds < 1e9 else NEVER
 
 
 CORE, NEWER = "v1", "events.k8s.io/v1"

@@ -276,10 +276,8 @@ def _decision(value: Any, *_: Any) -> PolicyDecision:
 
 
 LISTING = _as(Listing)
-_unread, _unsaid = (
-    partial(errors.ClusterError, errors.ClusterReason.UNAVAILABLE),
-    partial(errors.GiveUp, errors.GiveUpReason.BUDGET_SPENT),
-)
+_unread = partial(errors.ClusterError, errors.ClusterReason.UNAVAILABLE)
+_unsaid = partial(errors.GiveUp, errors.GiveUpReason.BUDGET_SPENT)
 CALLS = {
     call.name: call
     for call in (

@@ -254,10 +254,8 @@ def _closing(text: str, start: int, quote: str) -> int:
     limit = start + forms.LONGEST_QUOTED
     position, line_end = start, text.find("\n", start, limit)
     while (found := text.find(quote, position, limit)) != -1:
-        before, after = (
-            text[max(start, found - 16) : found],
-            text[found + len(quote) : found + len(quote) + 1],
-        )
+        before = text[max(start, found - 16) : found]
+        after = text[found + len(quote) : found + len(quote) + 1]
         doubled = quote == "'" and after == "'"
         if (len(before) - len(before.rstrip("\\"))) % 2 == 0 and not doubled:
             if not after or after in forms.AFTER_QUOTE:
