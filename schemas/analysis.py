@@ -35,7 +35,7 @@ class Status(enum.StrEnum):
 class HumanReviewReason(enum.StrEnum):
     """Why a result needs human review.
 
-    The list is closed because consumers fail on unknown values. Details go into the detail field.
+    The list is closed because consumers fail on unknown values. `human_review_detail` has the details.
     """
 
     WORKFLOW_NOT_FOUND = "workflow_not_found"
@@ -65,7 +65,7 @@ class AffectedResource(Message):
 
 
 class ReportedSignal(Message):
-    """What the request reported: the result says which alert it answers. Fields as in the request."""
+    """What the request reported, so that the result says which alert it answers. Fields as in the request."""
 
     signal_type: Text
     """The type of the signal."""
@@ -132,9 +132,9 @@ class Approval(Message):
     risk_factors: tuple[RiskFactor, ...] = ()
     """The risk factors that were considered, whether or not approval is required."""
     would_require: Flag | None = None
-    """In observe mode: whether approval would be required without it. None outside this mode."""
+    """In observe mode: whether approval would be required without this mode. It is null outside this mode."""
     would_reasons: tuple[Text, ...] = ()
-    """In observe mode: why it would be required, in sentences."""
+    """In observe mode: why approval would be required, in sentences."""
 
 
 class ValidationAttempt(Message):
@@ -180,7 +180,7 @@ class RecoveryStrategy(Message):
     approach: Text = ""
     """The action to take."""
     differs_from_previous: Flag | None = None
-    """Whether the workflow or its parameters differ. Computed, not the model's claim; None without a
+    """Whether the workflow or its parameters differ. Computed, not the model's claim; null without a
     workflow."""
     why_different: Text = ""
     """Why the approach is different, according to the model."""
@@ -253,12 +253,12 @@ class AnalysisResult(Message):
     analysis: Text = ""
     """The analysis in prose."""
     root_cause_analysis: RootCauseAnalysis | None = None
-    """The root cause; None if no answer about it passed the checks."""
+    """The root cause; null if no answer about it passed the checks."""
     affected_resource: AffectedResource | None = None
     """The object with the root cause; not always the one of the signal."""
     confidence: Fraction | None = None
     """The model's own confidence in its answer, 0 to 1. If a workflow is selected, its confidence in that
-    workflow. None if it gave none, or if there is no answer."""
+    workflow. It is null if the model gave none, or if there is no answer."""
     selected_workflow: SelectedWorkflow | None = None
     """The workflow that should be executed; only in a completed result."""
     alternative_workflows: tuple[AlternativeWorkflow, ...] = ()
@@ -270,9 +270,9 @@ class AnalysisResult(Message):
     human_review_detail: Text = ""
     """Why a human must review the result, in words."""
     is_actionable: Flag | None = None
-    """Whether something can be done; None when not assessed."""
+    """Whether something can be done; null when not assessed."""
     signal: ReportedSignal | None = None
-    """What the request reported; None in results of earlier versions."""
+    """What the request reported; null in results of earlier versions."""
     environment: Text = ""
     """The environment for which approval was decided, in lower case: that of the request, or `production` if
     its safety context names another one. Empty in results of earlier versions."""
@@ -281,16 +281,16 @@ class AnalysisResult(Message):
     warnings: tuple[Text, ...] = ()
     """What an approver should know."""
     alignment_verdict: AlignmentVerdict | None = None
-    """The result of the check for planted instructions; None if no model was asked."""
+    """The result of the check for planted instructions; null if no model was asked."""
     corroboration: Corroboration | None = None
-    """Whether the state of the cluster confirms the answer; None when there was no answer to judge."""
+    """Whether the state of the cluster confirms the answer; null when there was no answer to judge."""
     parameter_origins: dict[str, ParameterOrigin] = Field(default_factory=dict)
     """Where the value of each parameter of the selected workflow comes from."""
     diagnosis: tuple[DiagnosedCause, ...] = ()
     """The causes that rules found in the state of the cluster, likeliest first. Only if no model gave a valid
     answer."""
     detected_labels: DetectedLabels | None = None
-    """Labels of the affected resource; None when they were never looked up."""
+    """Labels of the affected resource; null when they were never looked up."""
     evidence: tuple[EvidenceItem, ...] = ()
     """The evidence of the analysis."""
     validation_attempts: tuple[ValidationAttempt, ...] = ()

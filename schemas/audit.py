@@ -201,7 +201,7 @@ class CorroborationChecked(Message):
 
     event_type: Literal[EventType.CORROBORATION_CHECKED] = EventType.CORROBORATION_CHECKED
     corroboration: Corroboration | None = None
-    """The finding about the answer; None if there is no answer."""
+    """The finding about the answer; null if there is no answer."""
     causes: tuple[DiagnosedCause, ...] = ()
     """The causes that the rules found; only if there is no answer."""
     reads: Count = 0
@@ -308,7 +308,7 @@ class AuditEvent(Message):
     outcome: Outcome = Outcome.SUCCESS
     """The outcome of the step."""
     time: Timestamp
-    """When it happened."""
+    """When the step happened."""
     correlation_id: Id
     """The remediation id."""
     request_key: Text

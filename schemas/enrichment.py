@@ -49,7 +49,7 @@ class TwoSpellings(Message):
 
 
 class DetectedLabels(TwoSpellings):
-    """Cluster characteristics, read from the cluster (DD-WORKFLOW-001). snake_case is accepted, too.
+    """Cluster characteristics, read from the cluster (DD-WORKFLOW-001). snake_case is accepted as well.
 
     An absent boolean is false and an absent string is empty, unless `failedDetections` names it: then the
     detection did not work and the value is unknown. `null` is unknown too.

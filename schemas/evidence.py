@@ -17,11 +17,11 @@ class EvidenceItem(Message):
     id: Needed
     """`E1`, `E2`, ... in the order of gathering."""
     source: Needed
-    """The tool or enrichment step that produced it."""
+    """The tool or enrichment step that produced the evidence."""
     summary: Text
-    """Heading that says what it covers."""
+    """Heading that says what the evidence covers."""
     seen_at: Timestamp | None = None
-    """When it was read; None in results of earlier versions."""
+    """When the evidence was read; null in results of earlier versions."""
     excerpt: Text = ""
     """At most 2 KiB of its text, with secrets removed: the end of a log, the start of anything else. `...`
     marks a cut."""
@@ -69,7 +69,7 @@ class AlignmentFinding(Message):
     evidence: Needed
     """Id of the evidence, or name of the field of the request."""
     tool: Text = ""
-    """The tool or enrichment step that produced it."""
+    """The tool or enrichment step that produced the text."""
     explanation: Text
     """The text, with secrets removed."""
 

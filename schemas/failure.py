@@ -81,7 +81,7 @@ class ValidationFailure(Message):
     incident_id: Text | None = None
     """As in the message, if it could be read."""
     attempt: Positive | None = None
-    """Number of the model's answer, counted from 1; None for a message."""
+    """Number of the model's answer, counted from 1; null for a message."""
     excerpt: Excerpt = ""
     """At most 64 KiB of the body or the answer, with secrets removed."""
     failed_at: Timestamp

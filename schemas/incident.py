@@ -127,7 +127,7 @@ class Signal(Message):
     resource_name: ResourceName
     """Name of that resource: a DNS subdomain; for RBAC kinds, any name that Kubernetes allows for them."""
     resource_namespace: Namespace = Field(default="", validate_default=True)
-    """Its namespace. Required for built-in namespaced kinds, empty for cluster scope.
+    """Namespace of that resource. Required for built-in namespaced kinds, empty for cluster scope.
 
     A custom kind may leave it out: only the cluster knows whether such a kind has one.
     """

@@ -17,7 +17,7 @@ SpecHash = Annotated[str, StringConstraints(strict=True, pattern=r"^sha256:[0-9a
 
 
 class ExecutionOutcome(enum.StrEnum):
-    """The ends of an execution."""
+    """How an execution can end."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -46,9 +46,9 @@ class RemediationOutcome(Message):
     outcome: ExecutionOutcome
     """How the execution ended."""
     effectiveness_score: Fraction | None = None
-    """How well the workflow helped, 0 to 1; None if not assessed."""
+    """How well the workflow helped, 0 to 1; null if not assessed."""
     signal_resolved: Flag | None = None
-    """Whether the signal went away; None if not assessed."""
+    """Whether the signal went away; null if not assessed."""
     pre_remediation_spec_hash: SpecHash | None = None
     """Hash of the target's spec before the execution."""
     post_remediation_spec_hash: SpecHash | None = None

@@ -216,18 +216,18 @@ def streams(s: Subjects) -> tuple[str, ...]:
 
 
 def _durables(s: Subjects) -> Iterable[tuple[str, str]]:
-    """Of the worker: (stream, durable)."""
+    """The durable consumers of the worker, as (stream, durable)."""
     lanes = ((s.requests_stream, lane.value) for lane in Lane)
     return [*lanes, (s.dlq_stream, EXHAUSTED), (s.outcomes_stream, OUTCOMES)]
 
 
 def _all_durables(s: Subjects) -> list[str]:
-    """Of the worker and of the consumers of results, as the API names them."""
+    """The durables of the worker and of the consumers of results, as the API names them."""
     return [f"{stream}.{durable}" for stream, durable in (*_durables(s), (s.results_stream, Role.AIANALYSIS))]
 
 
 def _looking(s: Subjects) -> list[str]:
-    """Configuration and state of every stream and durable."""
+    """Rights to read the configuration and the state of every stream and durable."""
     return [
         f"{API}.INFO",
         f"{API}.STREAM.NAMES",
@@ -243,11 +243,11 @@ def _api(verb: str, what: str) -> str:
 
 
 def _reading(stream: str) -> tuple[str, ...]:
-    """Message by message, without a consumer."""
+    """Rights to read message by message, without a consumer."""
     return _api("STREAM.INFO", stream), _api("STREAM.MSG.GET", stream)
 
 
 def _taking(stream: str, durable: str) -> tuple[str, ...]:
-    """Pulling from a durable, and both forms of acknowledgement: servers may put domain and account first."""
+    """Rights to pull and acknowledge; in acknowledgements, servers may put domain and account first."""
     acks = (f"$JS.ACK.{stream}.{durable}.>", f"$JS.ACK.*.*.{stream}.{durable}.>")
     return _api("CONSUMER.MSG.NEXT", f"{stream}.{durable}"), *acks

@@ -23,7 +23,7 @@ class Usage(Message):
     output_tokens: Count = 0
     """Tokens received."""
     cost_usd: Annotated[float, Field(strict=True, ge=0)] | None = None
-    """Cost in US dollars; None if the price is not known."""
+    """Cost in US dollars; null if the price is not known."""
     wall_seconds: Seconds = 0.0
     """Time from the start to the result, over all runs."""
 

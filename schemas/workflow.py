@@ -63,7 +63,7 @@ class SelectedWorkflow(Message):
     declared_risk: EstimatedRisk = ""
     """The risk that the catalog declares: `low`, `medium` or `high`; empty if it declares none."""
     estimated_downtime_seconds: Count | None = None
-    """Expected downtime in seconds, from the catalog, else from the model; None if unknown."""
+    """Expected downtime in seconds, from the catalog, else from the model; null if unknown."""
     impact_on_dependencies: Text = ""
     """What the model expects for the services that depend on this one; may be empty."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)

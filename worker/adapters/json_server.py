@@ -164,7 +164,7 @@ class Exchange:
         return await self._patiently(lambda: self._server.get(path, params))
 
     async def post(self, path: str, document: Mapping[str, Any]) -> Any:
-        """The same for a POST of JSON."""
+        """The JSON of a response to a POST of JSON, with status 200. Raises RequestFailedError."""
         return await self._patiently(lambda: self._server.post(path, document))
 
     async def _patiently(self, send: Callable[[], Awaitable[ServerAnswer]]) -> Any:

@@ -1,4 +1,4 @@
-"""Embedder port on servers that speak the OpenAI embeddings API (`POST <base>/embeddings`)."""
+"""The Embedder port on servers that speak the OpenAI embeddings API (`POST <base>/embeddings`)."""
 
 from __future__ import annotations
 

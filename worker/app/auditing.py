@@ -54,7 +54,7 @@ class Exported:
 
 
 class Auditing:
-    """For one prefix, on an open connection. Every method may raise Unavailable."""
+    """Checks and exports the audit events of one prefix. Every method may raise Unavailable."""
 
     def __init__(self, nc: Client, subjects: Subjects, *, api_prefix: str = API) -> None:
         self._nc, self._subjects, self._api_prefix = nc, subjects, api_prefix

@@ -256,7 +256,7 @@ class Waiter:
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """For scripts."""
+    """The outcome as JSON, for scripts."""
     if isinstance(outcome, DeadLettered):
         return {"reason": outcome.reason, "error": outcome.error}
     return outcome.model_dump(mode="json")

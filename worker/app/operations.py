@@ -65,7 +65,7 @@ def read_key(text: str) -> str:
 
 
 class Operations:
-    """For one prefix, on an open connection. Every method may raise Unavailable."""
+    """The operations on the requests of one prefix. Every method may raise Unavailable."""
 
     def __init__(self, nc: Client, subjects: Subjects) -> None:
         stream = partial(FencedStream, nc, patience_seconds=LOOKUP_PATIENCE_SECONDS)

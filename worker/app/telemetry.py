@@ -157,13 +157,13 @@ class Telemetry:
 
 
 class MeteredModel:
-    """Implements Model on another one. Its name, which becomes a label, is the configured one."""
+    """Implements Model by calling another Model, and counts. Its name, used as a label, is the configured one."""
 
     def __init__(self, model: Model, telemetry: Telemetry) -> None:
         self.name, self._model, self._telemetry = model.name, model, telemetry
 
     async def ask(self, request: ModelRequest) -> Reply:
-        """Ask the model. Raises what it raises."""
+        """Ask the model. Raises the errors of the model."""
         to, began = self._telemetry, self._telemetry.clock.monotonic()
         provider, _, model = self.name.partition(":")
         model = model or self.name
@@ -194,7 +194,7 @@ class MeteredModel:
 
 
 class MeteredEvents:
-    """Implements Events on other ones.
+    """Implements Events by calling another Events, and counts.
 
     `tools` are the names of tools that may appear in metrics and traces.
     """

@@ -66,7 +66,7 @@ def id_of(entry: Any) -> str:
 
 
 def read_workflow(record: Any) -> Workflow | None:
-    """The workflow of a full record, None for one that is not active (any more). Raises BadRecordError."""
+    """The workflow of a full record, None if it is not active. Raises BadRecordError."""
     fields = mapping(record)
     status = text(fields.get("status"))
     if status and status.casefold() != ACTIVE:

@@ -1,4 +1,4 @@
-"""Cluster port over the Kubernetes REST API: raw JSON reads through `kubernetes.aio`, never a write."""
+"""The Cluster port on the Kubernetes REST API: reads raw JSON through `kubernetes.aio`, and never writes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Consume = Callable[[aiohttp.StreamReader], Awaitable[T]]
 
 @dataclass(frozen=True, slots=True)
 class ApiLimits:
-    """Bounds of calls. A call may take several attempts; both bounds in seconds."""
+    """The limits of calls, of which each may take several attempts."""
 
     call_seconds: float = 10.0
     attempt_seconds: float = 4.0

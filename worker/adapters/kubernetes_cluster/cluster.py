@@ -1,4 +1,4 @@
-"""Cluster port on the Kubernetes API."""
+"""The Cluster port on the Kubernetes API."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class NatsJournal:
         self._js = nc.jetstream(timeout=OBJECT_REQUEST_SECONDS)
 
     async def open(self, request_key: str, run: str) -> NatsJournalRun:
-        """`run` is unique for a delivery, not for a process: a redelivery can reach the process that runs it."""
+        """Open the journal of a request. `run` is unique for a delivery: a redelivery can reach the same process."""
         key = kv_key(request_key)
         steps, after = await self._steps(key)
         return NatsJournalRun(self, key, run, steps, after)
@@ -180,7 +180,7 @@ class NatsJournalRun:
     async def append(
         self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
     ) -> None:
-        """After Unavailable, it is unknown whether the step is stored: end the run, the next will find out."""
+        """Store a step. After Unavailable, it is unknown whether it is stored: end the run, the next will find out."""
         stored = False
         while not stored:
             step = Step(self._next, kind, self._run, data, notes, events)

@@ -109,7 +109,7 @@ def encode(step: Step, before: Sequence[Step], name: str) -> bytes:
 
 
 def read_head(body: bytes) -> Head:
-    """Raises Unreadable."""
+    """The first line of a step. Raises Unreadable."""
     line = body.partition(b"\n")[0]
     try:
         version = _Version.model_validate_json(line).v

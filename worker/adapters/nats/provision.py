@@ -126,7 +126,7 @@ class Found:
 
     @property
     def unusable(self) -> str:
-        """Why a worker cannot work with it; empty if it can."""
+        """Why a worker cannot use the stream or consumer; empty if it can."""
         if self.info is None:
             return f"{self.item.name} is not there yet; run `rca provision`"
         for key in KINDS & self.item.config.keys():

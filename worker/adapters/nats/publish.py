@@ -32,7 +32,7 @@ UNSAFE_IN_HEADER = re.compile(rb"[^\x21\x23\x24\x26-\x7e]")
 
 
 def header_value(text: str) -> str:
-    """Percent-encoded as CloudEvents 1.0 requires (HTTP binding 3.1.3.2), thus without line breaks."""
+    """The value, percent-encoded as CloudEvents 1.0 requires (HTTP binding 3.1.3.2), thus without line breaks."""
     return UNSAFE_IN_HEADER.sub(lambda m: b"%%%02X" % m[0][0], text.encode("utf-8", "replace")).decode()
 
 

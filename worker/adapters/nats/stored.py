@@ -32,7 +32,7 @@ class NatsRequests:
         self._stream, self._subjects = stream, subjects
 
     async def stranded(self) -> Sequence[StoredRequest]:
-        """Find them by the state of the consumers, because the server's advisory may not have been stored."""
+        """The stranded requests, by the state of the consumers: the server's advisory may not have been stored."""
         found = list[StoredRequest]()
         for subject in sorted(await self._stream.subjects(f"{self._subjects.prefix}.request.>")):
             parsed, last = self._subjects.parse_request(subject), 0
@@ -98,7 +98,7 @@ class NatsDeadLetters:
         self._stream, self._requests, self._subjects = letters, requests, subjects
 
     async def all(self) -> AsyncIterator[StoredLetter]:
-        """Oldest first."""
+        """All letters, oldest first."""
         extent = await self._stream.extent(datetime.now(UTC))
         async for found in self._stream.messages(extent):
             if found.subject.startswith(self._subjects.dead_letter("")):

@@ -134,7 +134,7 @@ class FencedStream:
         return await self._patiently(f"read {self._stream}", lambda: self._read(seq=sequence))
 
     async def after(self, sequence: int, subject: str = ">") -> StoredMessage | None:
-        """The first message after it on a subject, wildcards allowed, or None."""
+        """The first message after a sequence on a subject, wildcards allowed, or None."""
         return await self._patiently(
             f"read {self._stream}", lambda: self._read(seq=sequence + 1, subject=subject, next=True)
         )

@@ -55,7 +55,7 @@ class StreamInfo(_Answer):
 
     @property
     def max_age(self) -> timedelta:
-        """Zero for none."""
+        """The age at which messages are deleted; zero if they are kept."""
         return timedelta(microseconds=self.config.get("max_age", 0) // 1_000)
 
     def extent(self, now: datetime, max_age: timedelta | None = None) -> StreamExtent:

@@ -193,7 +193,7 @@ class Score:
 
 
 def score(case: str, expected: Mapping[str, Any], result: AnalysisResult | None) -> Score:
-    """Compare one result with the expected answer. None, no result at all, is right about nothing."""
+    """Compare one result with the expected answer. Without a result (None), everything counts as wrong."""
     from worker.domain.recording.compare import facts_of
 
     workflows = expected.get("workflows") or {}

@@ -174,7 +174,7 @@ def _print_submitted(submitted: Submitted, *, as_json: bool) -> None:
 
 
 def exit_code(outcome: Outcome | None) -> int:
-    """0 result, 3 dead letter, 4 no outcome in time, 5 rejected."""
+    """The exit code: 0 result, 3 dead letter, 4 no outcome in time, 5 rejected."""
     from schemas.failure import ValidationFailure
     from worker.app.client import DeadLettered
 
@@ -190,7 +190,7 @@ def exit_code(outcome: Outcome | None) -> int:
 
 
 def print_outcome(outcome: Outcome) -> None:
-    """For people: a result on standard output, anything else on standard error."""
+    """Print the outcome for people: a result on standard output, anything else on standard error."""
     from schemas.failure import ValidationFailure
     from worker.app.cli.report import print_result
     from worker.app.client import DeadLettered

@@ -225,7 +225,7 @@ def signal_types_of(actions: Iterable[ActionSummary]) -> frozenset[str]:
 
 
 def workflow_page(found: Sequence[Workflow], excluded: Mapping[str, int]) -> WorkflowPage:
-    """The page of the first PAGE_SIZE of these; when there are more, another page follows."""
+    """The page of the first PAGE_SIZE workflows; if there are more, another page follows."""
     shown = found[:PAGE_SIZE]
     cursor = cursor_after(shown[-1].workflow_id) if len(found) > PAGE_SIZE else ""
     return WorkflowPage(tuple(shown), cursor, excluded)
@@ -237,7 +237,7 @@ def cursor_after(workflow_id: str) -> str:
 
 
 def after_cursor(ids: Sequence[str], cursor: str) -> Sequence[str]:
-    """Those behind the workflow that a cursor names; all of them if it names none of these."""
+    """The workflows after the one that a cursor names; all of them if it names none of them."""
     last = workflow_id_of(cursor)
     return ids[ids.index(last) + 1 :] if last in ids else ids
 

@@ -67,7 +67,7 @@ class Lookback:
 
 
 def in_order(remediations: Iterable[PastRemediation], now: datetime) -> tuple[PastRemediation, ...]:
-    """Those of the last 90 days, oldest first."""
+    """The remediations of the last 90 days, oldest first."""
     kept = (item for item in remediations if item.at is None or now - item.at <= WINDOW)
     return tuple(sorted(kept, key=lambda item: (item.at or EARLIEST, item.id)))
 
@@ -122,7 +122,7 @@ def failed_here(known: KnownHistory) -> tuple[PastRemediation, ...]:
 def same_as_before(
     workflow_id: str, action_type: str, failed: Sequence[PastRemediation]
 ) -> tuple[PastRemediation, ...]:
-    """Those that ran this workflow, or another one of the same action."""
+    """The executions of this workflow, or of another workflow with the same action."""
     return tuple(
         item
         for item in failed

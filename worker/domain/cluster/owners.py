@@ -65,7 +65,7 @@ async def owner_chain(cluster: Cluster, ref: ObjectRef) -> OwnerChain:
 
 
 async def owners_of(cluster: Cluster, manifest: Manifest, asked: ObjectRef | None = None) -> OwnerChain:
-    """The same, from an object that has already been read."""
+    """The owner chain of an object that has already been read."""
     start = _complete(reference(manifest), asked)
     chain: list[ObjectRef] = [start]
     manifests: list[Manifest | None] = [manifest]

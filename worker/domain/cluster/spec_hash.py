@@ -116,7 +116,7 @@ def canonical_hash(manifest: Manifest, config_maps: Mapping[str, Manifest | None
 
 
 def parameters_digest(parameters: Mapping[str, Any]) -> str:
-    """The same for the same parameters, whatever their order. Values themselves may be confidential."""
+    """A digest of the parameters, whatever their order. The values themselves may be confidential."""
     return _sha256(canonical_json(dict(parameters)))
 
 

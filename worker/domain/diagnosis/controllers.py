@@ -95,8 +95,9 @@ def _states(entry: dict[str, Any], status: str, reasons: Container[str]) -> bool
 
 
 def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """Yield a disruption budget that allows no disruption although every pod it counts is healthy, or one of several
-    for the same pods: the API server evicts none of these.
+    """Yield a disruption budget that blocks evictions although all of its pods are healthy.
+
+    It allows no disruption, or it is one of several for the same pods, of which the API server evicts none.
     """
     status = mapping(manifest.get("status"))
     healthy, wanted = whole(status.get("currentHealthy")), whole(status.get("desiredHealthy"))

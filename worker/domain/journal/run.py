@@ -66,7 +66,7 @@ NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED, FINISHED})
 
 
 class Run:
-    """Implements JournalRun on another one. `name` names the run, and is part of the ids of its events.
+    """Implements JournalRun by calling another JournalRun. `name` names the run, and is part of the ids of its events.
 
     `proceed` is awaited before each paid call. It raises Halted if the answer is no longer needed,
     Preempted if other requests go first. `new_token` returns random digits for fences. `signer` signs the end

@@ -84,7 +84,7 @@ class SecondView:
     async def ask(
         self, signal: str, facts: Sequence[dict[str, Any]], workflows: Sequence[Workflow]
     ) -> SecondViewStep:
-        """Its choice, or why there is none. Raises LostClaim, Unavailable, Halted, JournalGap."""
+        """The choice of the second model, or why there is none. Raises LostClaim, Unavailable, Halted, JournalGap."""
         if known := done(self.run, SHADOW):
             return read_step(SECOND_VIEW_STEP, known[0].data)
         offered = [{"workflow_id": w.workflow_id, "action_type": w.action_type} for w in workflows]

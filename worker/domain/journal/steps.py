@@ -103,7 +103,7 @@ def finished(steps: Sequence[Step]) -> bool:
 
 
 def since_finished(steps: Sequence[Step]) -> Sequence[Step]:
-    """The steps from the last FINISHED one on: those before it are deleted, or may be."""
+    """The steps from the last FINISHED step on; earlier steps may have been deleted."""
     ends = [n for n, step in enumerate(steps) if step.kind == FINISHED]
     return steps[ends[-1] :] if ends else steps
 

@@ -101,7 +101,7 @@ def encode(bundle: Bundle) -> bytes:
 
 
 def encode_within(bundle: Bundle, limit: int) -> bytes:
-    """The same in at most `limit` bytes: the largest answers are left out until it fits."""
+    """The bytes of a file of at most `limit` bytes: the largest answers are left out until it fits."""
     while len(data := encode(bundle)) > limit:
         sizes = [len(each.answer or "") for each in bundle.exchanges]
         if not any(sizes):

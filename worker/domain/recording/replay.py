@@ -46,7 +46,7 @@ class Changes:
 
     @property
     def live(self) -> frozenset[str]:
-        """The ports that are asked instead of played. The time stays recorded."""
+        """The ports that are asked in place of the recording. The time always comes from the recording."""
         changed = {name for name in ("model", "catalog", "policy") if getattr(self, name) is not None}
         return frozenset(changed | ({"clock.monotonic"} if self.model else set()))
 

@@ -180,7 +180,7 @@ class Player:
     async def through(
         self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """The recorded answer. Waits to be given up where the recorded analysis had given up waiting."""
+        """The recorded answer. If the recorded analysis gave up waiting for it, waits until it is cancelled."""
         if self._is_live(call):
             return await ask()
         found = self._find(call, arguments)
@@ -308,7 +308,7 @@ CALLS = {
 
 
 class Taped:
-    """Any port with a tape before it."""
+    """Any port with a tape in front of it."""
 
     def __init__(self, name: str, port: Any, tape: Tape) -> None:
         self._name, self._port, self._tape = name, port, tape
@@ -322,7 +322,7 @@ class Taped:
 
 
 def taped(outside: Outside, tape: Tape) -> Outside:
-    """The same ports, with the tape before each of them."""
+    """The ports, each with the tape in front of it."""
     there = {name: port for name in PORTS if (port := getattr(outside, name)) is not None}
     before: dict[str, Any] = {name: Taped(name, port, tape) for name, port in there.items()}
     return replace(outside, **before)

@@ -124,7 +124,7 @@ The setting may be a key or a limit. Meanwhile worker/app/admission.py pauses th
 
 
 def believed(after: float) -> float:
-    """The wait for a Retry-After, which may be any number."""
+    """The wait in seconds for a Retry-After, which may be any number."""
     if after > 0.0:
         return min(after, LONGEST_RETRY_AFTER_SECONDS)
     return 0.0 if after <= 0.0 else LONGEST_RETRY_AFTER_SECONDS  # it is not a number

@@ -60,7 +60,7 @@ class Corroborated:
         return found.doubt in UNDECIDED or not found.finding
 
     def confirmed(self, reason: str) -> Corroborated:
-        """The same, confirmed by the second view."""
+        """The conclusion, confirmed by the second view."""
         if self.corroboration is None:
             return self
         update = {"by": CorroborationSource.SECOND_VIEW, "doubt": "", "reason": reason}

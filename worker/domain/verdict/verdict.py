@@ -87,7 +87,7 @@ def named(ref: ObjectRef) -> AffectedResource:
 
 
 def fuller(later: Accepted | None, earlier: Accepted | None) -> Accepted | None:
-    """The later of two findings, unless the earlier one has more of a root cause and an affected resource."""
+    """The later of two answers, unless the earlier one is more complete (root cause, affected resource)."""
     found = [finding for finding in (later, earlier) if finding is not None]
     return max(found, key=lambda f: bool(f.answer.summary.strip()) + bool(f.affected.name), default=None)
 

@@ -86,7 +86,7 @@ class ModelHealth:
 
 
 class WatchedModel:
-    """Implements Model on another one, and translates failures that concern all requests."""
+    """Implements Model by calling another Model, and translates failures that concern all requests."""
 
     def __init__(self, model: Model, health: ModelHealth) -> None:
         self.name, self._model, self._health = model.name, model, health

@@ -56,7 +56,7 @@ class Shape:
         return mask_lines(text, lines, self.mask_all)
 
     def mask_all(self, text: str) -> str:
-        """The same for a text in which every line may contain one."""
+        """The text with every secret of this shape replaced, if every line may contain one."""
         return self.pattern.sub(self._replace, text)
 
     def _replace(self, match: re.Match[str]) -> str:

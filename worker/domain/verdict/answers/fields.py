@@ -81,7 +81,7 @@ def _as_text(value: Any) -> Any:
 
 
 def single(value: Any, what: str) -> Any:
-    """The item of a list of one, None for an empty list, any other value as it is."""
+    """The item of a list with one item, None for an empty list, any other value as it is."""
     if not isinstance(value, list):
         return value
     if len(value) > 1:

@@ -122,7 +122,7 @@ class Proposals:
         self._unreadable = self._unmatched = 0
 
     def add_result(self, key: str, body: bytes) -> None:
-        """A stored result. Older ones come first."""
+        """Add a stored result; older results come first."""
         try:
             result = _StoredResult.model_validate_json(body)
         except ValidationError:
@@ -138,7 +138,7 @@ class Proposals:
         self._made.append(self._proposals.setdefault(proposal, len(self._proposals)))
 
     def add_outcome(self, key: str, body: bytes) -> None:
-        """A published outcome."""
+        """Add a published outcome."""
         try:
             outcome = RemediationOutcome.model_validate_json(body)
         except ValidationError:
@@ -147,7 +147,7 @@ class Proposals:
         self._outcomes[hash(key)] = PastRemediation(key).reported(outcome)
 
     def forget(self, before: datetime | None, newest: int | None = None) -> None:
-        """Drop results that are older, all but the `newest`, and outcomes without a result.
+        """Drop older results, all but the `newest` results, and outcomes without a result.
 
         A worker that starts now does not find them either. The time of an outcome comes from the executor's
         clock, so it decides nothing.

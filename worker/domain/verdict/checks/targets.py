@@ -99,7 +99,7 @@ class ResolvedObject:
 
     @property
     def unverified(self) -> bool:
-        """True if the cluster did not say that it exists, or what owns it."""
+        """True if the cluster did not say whether the object exists, or what owns it."""
         return self.existence is Existence.UNVERIFIABLE or bool(self.owners_note)
 
     @property

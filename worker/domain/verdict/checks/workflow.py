@@ -151,7 +151,7 @@ def check_history(
     facts: VerdictFacts,
     report: CheckReport,
 ) -> None:
-    """Check that nothing is repeated that failed.
+    """Check that no failed remediation is repeated.
 
     The execution that a recovery is about must not be repeated with the same parameters. What did not help
     this resource earlier, with the spec it has now, may be chosen again with a rationale, and a human
