@@ -169,10 +169,7 @@ class Closing:
             code=rejected.code,
             errors=errors,
             path=errors[0].path,
-            origin_stream=delivery.stream,
-            origin_sequence=delivery.sequence,
-            origin_stored_at=delivery.stored_at,
-            origin_subject=delivery.subject,
+            **delivery.origin,
             request_key=rejected.request_key,
             remediation_id=rejected.remediation_id,
             incident_id=rejected.incident_id,
@@ -211,10 +208,7 @@ def _letter(
 ) -> DeadLetter:
     return DeadLetter(
         reason=reason,
-        origin_stream=delivery.stream,
-        origin_sequence=delivery.sequence,
-        origin_stored_at=delivery.stored_at,
-        origin_subject=delivery.subject,
+        **delivery.origin,
         deliveries=delivery.deliveries if deliveries is None else deliveries,
         error=error,
     )

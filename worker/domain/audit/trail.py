@@ -170,10 +170,7 @@ class AuditTrail:
             errors=tuple(
                 FieldError(path=redact(p.path), expected=redact(p.message)) for p in verdict.problems
             ),
-            origin_stream=delivery.stream,
-            origin_sequence=delivery.sequence,
-            origin_stored_at=delivery.stored_at,
-            origin_subject=delivery.subject,
+            **delivery.origin,
             request_key=self._accepted.key,
             remediation_id=request.remediation_id,
             incident_id=request.incident_id,

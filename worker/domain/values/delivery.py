@@ -66,6 +66,16 @@ class Delivery:
         return MessageId(self.sequence, self.stored_at)
 
     @property
+    def origin(self) -> dict[str, Any]:
+        """The fields that name the message in whatever is published about it."""
+        return {
+            "origin_stream": self.stream,
+            "origin_sequence": self.sequence,
+            "origin_stored_at": self.stored_at,
+            "origin_subject": self.subject,
+        }
+
+    @property
     def urgency(self) -> int:
         """Number of its lane, 0 for P0."""
         return urgency_of(self.durable)
