@@ -31,7 +31,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from schemas.permissions import API
 from worker.adapters.nats.stream_faults import StreamFaults
@@ -40,6 +40,7 @@ from worker.domain.values.delays import BROKER_PATIENCE_SECONDS
 from worker.domain.values.errors import Unavailable
 
 T = TypeVar("T")
+Form = TypeVar("Form", bound=BaseModel)
 
 WRONG_SEQUENCE, DUPLICATE_IN_FLIGHT, WRITE_IN_FLIGHT, NO_MESSAGE = 10071, 10158, 10164, 10037
 REFUSED: Final = frozenset({WRONG_SEQUENCE, DUPLICATE_IN_FLIGHT, WRITE_IN_FLIGHT})
@@ -121,11 +122,8 @@ class FencedStream:
 
     async def consumer(self, durable: str) -> ConsumerState:
         """The progress of a consumer of the stream."""
-        reply = await self._ask(f"CONSUMER.INFO.{self._stream}.{durable}")
-        try:
-            return ConsumerState.model_validate_json(reply)
-        except ValidationError as e:
-            raise Unavailable(f"{self._stream}: there is no consumer {durable}; run `rca provision`") from e
+        path = f"CONSUMER.INFO.{self._stream}.{durable}"
+        return await self._ask(path, ConsumerState, f"there is no consumer {durable}")
 
     async def at(self, sequence: int) -> StoredMessage | None:
         """The message with this sequence, or None."""
@@ -155,19 +153,18 @@ class FencedStream:
 
     async def info(self) -> StreamInfo:
         """Configuration and state of the stream."""
-        reply = await self._ask(f"STREAM.INFO.{self._stream}")
-        try:
-            return StreamInfo.model_validate_json(reply)
-        except ValidationError as e:  # or the error of a server without this stream
-            raise Unavailable(f"{self._stream}: there is no such stream; run `rca provision`") from e
+        return await self._ask(f"STREAM.INFO.{self._stream}", StreamInfo, "there is no such stream")
 
-    async def _ask(self, api_path: str) -> bytes:
-        """The answer of the JSON API, which may be an error."""
+    async def _ask(self, api_path: str, form: type[Form], missing: str) -> Form:
+        """The answer of the JSON API. Any other answer is the error of a server without the thing."""
 
-        async def attempt() -> bytes:
+        async def attempt() -> Form:
             with self._translated():
                 reply = await self._nc.request(f"{self._api_prefix}.{api_path}", timeout=REQUEST_SECONDS)
-            return reply.data
+            try:
+                return form.model_validate_json(reply.data)
+            except ValidationError as e:
+                raise Unavailable(f"{self._stream}: {missing}; run `rca provision`") from e
 
         return await self._patiently(f"read {self._stream}", attempt)
 
