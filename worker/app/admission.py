@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 from worker.domain.journal.isolation import (
     ProcessLoad,
@@ -102,10 +102,14 @@ class Admission:
 
     async def _may_run(self, message: MessageId, urgency: int) -> bool:
         if self._decision(urgency) is StartDecision.WAIT:
-            with self._asking_suspect_to_yield():
+            self._waiting += 1  # the running suspect yields to it
+            try:
                 await self._until(
                     lambda: self._stopping.is_set() or self._decision(urgency) is not StartDecision.WAIT
                 )
+            finally:
+                self._waiting -= 1
+                self._notify()
         if self._stopping.is_set() or self._paused or not self._may_probe(message):
             return False
         if self.blocked and self._probing is None:
@@ -139,7 +143,9 @@ class Admission:
         end = now() + self._patience_seconds + self._suspect_seconds
         while not decided() and now() < end:
             until = end if self._due else min(end, self._due_at)
-            await self._within(until - now(), decided)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(until - now()):
+                    await self._until(decided)
         return decided() and not self._stopping.is_set()
 
     def _restart_wait(self) -> None:
@@ -148,15 +154,6 @@ class Admission:
     @property
     def _due(self) -> bool:
         return bool(self._suspects) and asyncio.get_running_loop().time() >= self._due_at
-
-    @contextlib.contextmanager
-    def _asking_suspect_to_yield(self) -> Iterator[None]:
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
-            self._notify()
 
     def must_yield(self, message: MessageId) -> bool:
         """True if the run of this message must end before its next call.
@@ -251,11 +248,6 @@ class Admission:
         self._notify()
 
     # --- waiting
-
-    async def _within(self, seconds: float, decided: Callable[[], bool]) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._until(decided)
 
     async def _until(self, allowed: Callable[[], object]) -> None:
         while not allowed():

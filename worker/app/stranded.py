@@ -111,19 +111,17 @@ class StrandedRequests:
         report.problem = ""
 
     async def _dead_letter(self, stored: StoredRequest, deliveries: int) -> None:
+        """Dead-letter a request and remove it from the queue."""
         if stored.sequence in self._under_way:  # an advisory and the sweep may find it at the same time
             return
-        self._under_way.add(stored.sequence)
-        try:
-            await self._dead_letter_and_remove(stored, deliveries)
-        finally:
-            self._under_way.discard(stored.sequence)
-
-    async def _dead_letter_and_remove(self, stored: StoredRequest, deliveries: int) -> None:
         parsed = self._subjects.parse_request(stored.subject)
         lane, stream = parsed[1] if parsed else DEFAULT_LANE, self._subjects.requests_stream
-        with structlog.contextvars.bound_contextvars(stream=stream, sequence=stored.sequence):
-            log.error("deliveries_exhausted", lane=lane, deliveries=deliveries)
-            origin = Delivery(stored.subject, stream, lane, stored.sequence, deliveries, stored.stored_at)
-            await self._handler.exhausted(stored.body, stored.headers, origin)
-            await self._requests.remove(stored.message)
+        self._under_way.add(stored.sequence)
+        try:
+            with structlog.contextvars.bound_contextvars(stream=stream, sequence=stored.sequence):
+                log.error("deliveries_exhausted", lane=lane, deliveries=deliveries)
+                origin = Delivery(stored.subject, stream, lane, stored.sequence, deliveries, stored.stored_at)
+                await self._handler.exhausted(stored.body, stored.headers, origin)
+                await self._requests.remove(stored.message)
+        finally:
+            self._under_way.discard(stored.sequence)
