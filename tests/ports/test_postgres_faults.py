@@ -13,6 +13,7 @@ import pytest
 from tests.fakes.memory_catalog import workflow
 from tests.nats_servers import free_ports
 from tests.postgres_server import OWNER, postgres_server, rows
+from tests.waiting import until
 from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.adapters.postgres_catalog.driver import translated
 from worker.domain.values.errors import CatalogUnavailable
@@ -43,7 +44,7 @@ async def test_a_server_that_was_restarted_is_found_again():
             server.start()
             assert [["a"]] * 8 == await asyncio.gather(*(ids(catalog) for _ in range(8)))
             server.stop()
-            with pytest.raises(CatalogUnavailable, match="cannot be reached"):
+            with hurried(catalog), pytest.raises(CatalogUnavailable, match="cannot be reached"):
                 await ids(catalog)
             server.start()
             assert ["a"] == await ids(catalog)
@@ -51,10 +52,53 @@ async def test_a_server_that_was_restarted_is_found_again():
 
 @contextlib.contextmanager
 def hurried(catalog):
-    """A deadline for calls that must not be answered; all others have plenty of time, for slow machines."""
-    catalog._seconds, patient = 0.3, catalog._seconds
+    """For calls that must not be answered: a short deadline, and a server that has been away for long.
+
+    All others have plenty of time, for slow machines.
+    """
+    catalog._seconds, patient, catalog._answered_at = 0.3, catalog._seconds, float("-inf")
     yield
     catalog._seconds = patient
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
+async def test_a_server_that_is_away_for_a_moment_is_waited_for(how):
+    with postgres_server() as server:
+        url = await server.new_database()
+        await push(url, [A], {})
+        async with PostgresCatalog(url) as catalog:
+            assert ["a"] == await ids(catalog)
+            catalog._answered_at += 300.0  # a slow machine is no long outage
+            server.stop(how)
+            asking = asyncio.gather(*(ids(catalog) for _ in range(8)))
+            await until(lambda: "cannot be reached" in catalog.problem)
+            assert not asking.done()
+            await asyncio.to_thread(server.start)
+            assert [["a"]] * 8 == await asking
+            assert "" == catalog.problem
+
+
+async def test_a_server_that_has_never_answered_is_not_waited_for():
+    with postgres_server() as server:
+        url = await server.new_database()
+        server.stop()
+        async with PostgresCatalog(url) as catalog:
+            with pytest.raises(CatalogUnavailable, match="cannot be reached"):
+                await asyncio.wait_for(catalog.check(), 10)
+            server.start()
+
+
+async def test_an_idle_catalog_notices_that_its_server_is_away_and_back():
+    with postgres_server() as server:
+        url = await server.new_database()
+        await push(url, [A], {})
+        async with PostgresCatalog(url) as catalog:
+            following = asyncio.create_task(catalog.follow(0.05))
+            server.stop()
+            await until(lambda: "cannot be reached" in catalog.problem)
+            await asyncio.to_thread(server.start)
+            await until(lambda: not catalog.problem)
+            following.cancel()
 
 
 async def test_a_call_ends_at_its_deadline(url):
@@ -119,7 +163,7 @@ async def test_tls_that_was_asked_for_is_never_left_out(postgres):
                     await catalog.check()
 
 
-async def test_a_server_that_hangs_is_not_waited_for_beyond_the_deadline():
+async def test_a_backend_that_hangs_is_not_waited_for_beyond_the_deadline():
     with postgres_server() as server:
         url = await server.new_database()
         await push(url, [A], {})

@@ -6,6 +6,7 @@ The declarations of all workflows are kept in memory; only the workflows that ar
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
 import time
@@ -96,6 +97,13 @@ class PostgresCatalog(Database):
     async def check(self) -> None:
         """Raises CatalogUnavailable when the database cannot be read, or offers no workflow."""
         await self.actions(SelectionContext())
+
+    async def follow(self, poll_seconds: float) -> None:
+        """Check it again and again until cancelled, so that `problem` is known before an incident needs it."""
+        while True:
+            await asyncio.sleep(poll_seconds)
+            with contextlib.suppress(CatalogUnavailable):
+                await self.check()
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
         """Types of action with a workflow that fits, by name."""

@@ -1,19 +1,21 @@
 """Connections to PostgreSQL, and checks of its tables.
 
-Reads have a small pool, one snapshot per call, a deadline, and one retry if a connection was lost. Tables are
-made by numbered files of SQL, each applied once.
+Reads have a small pool, one snapshot per call and a deadline. When the server is lost, they are retried until
+it has been away for a while, so that a restart or a failover is not noticed. Tables are made by numbered
+files of SQL, each applied once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any, Self, TypeVar
 
-from worker.adapters.postgres_catalog.driver import LOST, PUSH, asyncpg, translated
+from worker.adapters.postgres_catalog.driver import LOST, PUSH, ServerLost, asyncpg, translated
 from worker.domain.values.errors import CatalogUnavailable
 
 Answer = TypeVar("Answer")
@@ -21,6 +23,9 @@ Answer = TypeVar("Answer")
 CONNECTIONS = 4
 CONNECT_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
+AWAY_SECONDS = 15.0
+"""How long after its last answer the server is waited for: less than a tool call may take."""
+RETRY_SECONDS = 0.5
 OWNER_SECONDS = 1800.0
 """The limit of a push, including the vectors of thousands of workflows."""
 LOCK_SECONDS = 60.0
@@ -43,7 +48,7 @@ class Database:
 
     def __init__(self, url: str, *, call_seconds: float) -> None:
         self._seconds = call_seconds
-        self.problem = ""
+        self.problem, self._answered_at = "", float("-inf")
         self._pool: Any = asyncpg.create_pool(
             url,
             min_size=0,
@@ -71,24 +76,30 @@ class Database:
     async def read(self, work: Callable[[asyncpg.Connection], Awaitable[Answer]]) -> Answer:
         """The result of `work`, whose statements all see the same state. Raises CatalogUnavailable.
 
-        `work` may be called twice, because only a lost connection shows that the server was restarted.
+        `work` may be called again, because only a lost connection shows that the server was restarted. A
+        server that has not answered yet is not waited for: its address may be wrong.
         """
-        try:
-            with translated(self._seconds):
-                async with asyncio.timeout(self._seconds):
-                    answer = await self._twice(work)
-        except CatalogUnavailable as error:
-            self.problem = str(error)
-            raise
-        self.problem = ""
-        return answer
+        until = self._answered_at + AWAY_SECONDS
+        while True:
+            try:
+                answer = await self._in_time(work)
+            except CatalogUnavailable as error:
+                self.problem = str(error)
+                if not isinstance(error, ServerLost) or time.monotonic() > until:
+                    raise CatalogUnavailable(self.problem) from None
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self.problem, self._answered_at = "", time.monotonic()
+                return answer
 
-    async def _twice(self, work: Callable[[asyncpg.Connection], Awaitable[Answer]]) -> Answer:
-        try:
-            return await self._once(work)
-        except LOST:
-            await self._pool.expire_connections()
-            return await self._once(work)
+    async def _in_time(self, work: Callable[[asyncpg.Connection], Awaitable[Answer]]) -> Answer:
+        with translated(self._seconds):
+            async with asyncio.timeout(self._seconds):
+                try:
+                    return await self._once(work)
+                except LOST:
+                    await self._pool.expire_connections()
+                    return await self._once(work)
 
     async def _once(self, work: Callable[[asyncpg.Connection], Awaitable[Answer]]) -> Answer:
         async with self._pool.acquire() as connection:

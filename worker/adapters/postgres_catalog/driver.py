@@ -18,7 +18,7 @@ except ImportError as error:  # an optional dependency
         "asyncpg is not installed, which a catalog in PostgreSQL needs: pip install 'rca-worker[postgres]'"
     ) from error
 
-__all__ = ["LOST", "PUSH", "asyncpg", "translated"]
+__all__ = ["LOST", "PUSH", "ServerLost", "asyncpg", "translated"]
 
 PUSH = "rca catalog push DIR"
 MAX_MESSAGE_CHARS = 300
@@ -28,11 +28,16 @@ LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
     ConnectionError,
 )
 """The connection was lost, or could not be made: another one may work."""
 DRIVER = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+
+class ServerLost(CatalogUnavailable):
+    """The server does not answer, or ended the connection; it may come back."""
 
 
 @contextmanager
@@ -44,9 +49,10 @@ def translated(seconds: float) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise CatalogUnavailable(f"PostgreSQL gave no answer within {seconds:g} s") from None
+        raise ServerLost(f"PostgreSQL gave no answer within {seconds:g} s") from None
     except (asyncpg.PostgresError, *DRIVER, OSError, ValueError) as error:
-        raise CatalogUnavailable(f"PostgreSQL: {_explained(error)}") from None
+        kind = ServerLost if isinstance(error, (*LOST, OSError)) else CatalogUnavailable
+        raise kind(f"PostgreSQL: {_explained(error)}") from None
 
 
 def _explained(error: Exception) -> str:

@@ -133,7 +133,7 @@ async def open_catalog(
     """
     embedder = await open_embedder(settings, stack)
     if url := settings.database_url.get_secret_value():
-        return await _open_database(url, embedder, stack)
+        return await _open_database(url, embedder, stack, supervisor)
     if settings.url:
         return await _open_remote(settings, embedder, stack, supervisor)
     try:
@@ -149,12 +149,14 @@ async def open_catalog(
     return catalog
 
 
-async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitStack) -> PostgresCatalog:
+async def _open_database(
+    url: str, embedder: Embedder | None, stack: AsyncExitStack, supervisor: Supervisor
+) -> PostgresCatalog:
     from worker.adapters.postgres_catalog import PostgresCatalog  # noqa: PLC0415 - asyncpg is optional
 
     catalog = await stack.enter_async_context(PostgresCatalog(url, embedder=embedder))
-    await catalog.check()
     offered = await catalog.actions(SelectionContext())
+    await stack.enter_async_context(supervisor.running("catalog server", catalog.follow(WATCH_SECONDS)))
     log.info(
         "catalog_opened", source="PostgreSQL", workflows=sum(action.workflow_count for action in offered)
     )
