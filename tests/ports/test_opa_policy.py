@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiohttp import web
 
@@ -9,6 +11,7 @@ from schemas.analysis import Approval
 from tests.fakes import opa
 from tests.fakes.rego import RULES
 from tests.nats_servers import free_ports
+from tests.waiting import until
 from worker.adapters.opa_policy import OpaPolicy
 
 DEV = {"environment": "dev"}
@@ -83,6 +86,20 @@ async def test_a_server_that_is_not_there_and_comes_later():
         assert "cannot be reached" in policy.problem
         decided = (await policy.decide(DEV)).approval
         assert (True, True) == (decided.required, "cannot be reached" in decided.reasons[0])
+
+
+async def test_a_problem_ends_without_an_incident_when_the_server_is_back():
+    async with (
+        opa.serve(RULES, faults=[opa.failure(503, "x", "starting")] * 2) as server,
+        OpaPolicy(server.url, timeout_seconds=PATIENT) as policy,
+    ):
+        following = asyncio.create_task(policy.follow(0.01))
+        assert (await policy.decide(DEV)).approval.required
+        await until(lambda: not policy.problem)
+        asked = len(server.asked)
+        await asyncio.sleep(0.05)
+        assert asked == len(server.asked)  # a server without a problem gets no examples
+        following.cancel()
 
 
 async def test_a_broken_connection_is_tried_once_more():

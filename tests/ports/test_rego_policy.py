@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schemas.analysis import Approval, RiskFactor
 from tests.fakes.rego import PATIENT, RULES, children, policy_files, rego
+from tests.waiting import until
 from worker.adapters.rego_policy import Evaluator, PolicySources, PolicyUnusable
 
 HEAD = "package rca.approval\nimport rego.v1\n"
@@ -208,12 +211,55 @@ async def test_a_process_that_died_is_replaced():
         assert not (await policy.decide({"environment": "dev"})).approval.required
 
 
-async def test_the_wall_clock_bounds_an_evaluator_that_hangs():
-    async with rego(RULES, answer_seconds=0.2) as policy:
-        os.kill(pid_of(policy), signal.SIGSTOP)
-        assert says((await policy.decide({"environment": "dev"})).approval, "no answer within 0.2 s")
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None], ids=["killed", "ended", "frozen"])
+async def test_an_input_whose_process_is_lost_is_evaluated_by_a_new_one(end):
+    before = children()
+    async with rego(RULES, answer_seconds=PATIENT.answer_seconds if end else 0.2) as policy:
+        process = policy._evaluator._process
+        os.kill(process.pid, signal.SIGSTOP)
+        asking = [asyncio.create_task(policy.decide({"environment": e})) for e in ("dev", "production")]
+        await asyncio.sleep(0.05)  # the first question has been sent
+        for number in (end, signal.SIGCONT) if end else ():
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+        await process.wait()
         policy._evaluator._bounds = PATIENT
-        assert not (await policy.decide({"environment": "dev"})).approval.required
+        assert [False, True] == [decision.approval.required for decision in await asyncio.gather(*asking)]
+        assert not any(decision.approval.factors for decision in await asyncio.gather(*asking))
+        assert 1 == len(children() - before)
+    assert set() == children() - before
+
+
+async def test_without_a_process_approval_is_required_and_the_problem_tells_until_there_is_one():
+    """The evaluator hangs at every start, as on a machine without memory."""
+    before = children()
+    async with rego(RULES) as policy:
+        os.kill(pid_of(policy), signal.SIGKILL)
+        policy._evaluator._bounds = replace(PATIENT, start_seconds=0.0)
+        for _ in range(5):
+            assert says((await policy.decide({"environment": "dev"})).approval, "no answer within 0 s")
+            assert "no answer within 0 s" in policy.problem
+            assert set() == children() - before
+        policy._evaluator._bounds = PATIENT
+        following = asyncio.create_task(policy.follow(0.01))
+        await until(lambda: not policy.problem)
+        following.cancel()
+    assert set() == children() - before
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        ("require_approval if input.nothing", "require_approval is not a boolean"),
+        (STUCK.removeprefix(HEAD).replace("input.n", "to_number(input.confidence)"), "it took longer than 50 ms"),
+    ],
+    ids=["undefined", "slow"],
+)  # fmt: skip
+async def test_a_policy_that_gives_no_decision_is_a_problem_before_it_is_asked(rules, text):
+    async with rego(HEAD + rules, cpu_seconds=0.05) as policy:
+        assert text in policy.problem
+    async with rego(RULES) as policy:
+        assert "" == policy.problem
 
 
 async def test_a_cancelled_evaluation_does_not_answer_the_next_one():

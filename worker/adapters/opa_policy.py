@@ -18,6 +18,7 @@ from schemas.analysis import Approval
 from worker.adapters.json_server import JsonServer, ServerAnswer, ServerClient, TooLongError, UnreachableError
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.ports import PolicyDecision
+from worker.domain.verdict.approval.policy import example_input
 from worker.domain.verdict.approval.policy_answer import NoDecision, approval_decision, fail_closed
 
 FIRST_SECONDS = 2.0
@@ -52,11 +53,16 @@ class OpaPolicy(ServerClient):
             async with asyncio.timeout(FIRST_SECONDS):
                 with suppress(TooLongError):
                     await self._server.get("/health", {})
-        except TimeoutError:
-            self._failed(f"no answer within {FIRST_SECONDS:g} s")
-        except UnreachableError as e:
-            self._failed(str(e))
+        except (TimeoutError, UnreachableError) as e:
+            self._failed(str(e) or f"no answer within {FIRST_SECONDS:g} s")
         return self
+
+    async def follow(self, poll_seconds: float) -> None:
+        """Let it decide an example while its last answer was a problem, until cancelled."""
+        while True:
+            await asyncio.sleep(poll_seconds)
+            if self.problem:
+                await self.decide(example_input())
 
     async def decide(self, policy_input: Mapping[str, Any]) -> PolicyDecision:
         """The decision on one input. Never raises: see the module."""

@@ -55,7 +55,6 @@ from worker.domain.values.errors import (
 from worker.domain.values.objects import ListQuery, ObjectRef
 from worker.domain.values.ports import Cluster, Model
 from worker.domain.values.workflows import SelectionContext
-from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.approval.policy import example_input
 
 FILLING = 0.7
@@ -290,9 +289,8 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
 async def _policy(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     policy = await open_policy(settings.policy, stack, Supervisor())
     decision = await policy.decide(example_input())
-    failed = "; ".join(f.detail for f in decision.approval.factors if f.code == FactorCode.POLICY_FAILED)
-    if problem := policy.problem or failed:
-        yield Examination("policy", Level.FAULT, problem, POLICY_REMEDY)
+    if policy.problem:
+        yield Examination("policy", Level.FAULT, policy.problem, POLICY_REMEDY)
     else:
         yield _ok("policy", f"{decision.policy} decides (mode {settings.policy.mode})")
 

@@ -56,6 +56,10 @@ class Bounds:
     memory_bytes: int = 256 * 1024 * 1024
 
 
+class ProcessLost(PolicyUnusable):
+    """The process died or stopped without passing a limit, which says nothing about the policy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluated:
     """A decision, and its duration by the wall clock."""
@@ -76,7 +80,16 @@ class Evaluator:
         self._asked: dict[str, str] = {}
 
     async def evaluate(self, policy_input: Mapping[str, Any]) -> Evaluated:
-        """The decision on one input. Raises PolicyUnusable, with the reason, if there is none."""
+        """The decision on one input. Raises PolicyUnusable, with the reason, if there is none.
+
+        If the process is lost meanwhile, a new one evaluates the input once more.
+        """
+        try:
+            return await self._evaluate(policy_input)
+        except ProcessLost:
+            return await self._evaluate(policy_input)
+
+    async def _evaluate(self, policy_input: Mapping[str, Any]) -> Evaluated:
         process = await self.start()
         with _translated():
             line = _line({"queries": self._asked, "input": dict(policy_input)})
@@ -103,9 +116,9 @@ class Evaluator:
                 process = self._process = await _spawn()
                 answer = await self._ask(process, line, self._bounds.start_seconds)
                 self._asked = questions(answer["rules"])
-        except PolicyUnusable:
+        except PolicyUnusable as e:
             await self.close()
-            raise
+            raise PolicyUnusable(str(e)) from e  # a process that is lost at its start is not replaced at once
         return process
 
     async def _ask(self, process: Process, line: bytes, seconds: float) -> dict[str, Any]:
@@ -120,25 +133,25 @@ class Evaluator:
                     await process.stdin.drain()
                 answered = await process.stdout.readline()
         except TimeoutError:
-            raise PolicyUnusable(f"no answer within {seconds:g} s") from None
+            raise ProcessLost(f"no answer within {seconds:g} s") from None
         except ValueError:
             raise PolicyUnusable(f"its answer is longer than {MAX_ANSWER_BYTES} bytes") from None
         finally:
             if not answered.endswith(b"\n"):
                 code = await self.close(hung=not process.stdout.at_eof())
         if not answered.endswith(b"\n"):
-            raise PolicyUnusable(self._death(code))
+            raise self._death(code)
         answer: dict[str, Any] = json.loads(answered)
         if "error" in answer:
             raise PolicyUnusable(str(answer["error"]))
         return answer
 
-    def _death(self, code: int | None) -> str:
+    def _death(self, code: int | None) -> PolicyUnusable:
         if code == -signal.SIGPROF:
-            return f"it took longer than {self._bounds.cpu_seconds * 1000:g} ms"
+            return PolicyUnusable(f"it took longer than {self._bounds.cpu_seconds * 1000:g} ms")
         if code == -signal.SIGABRT:
-            return f"it needed more than {self._bounds.memory_bytes // 1024**2} MiB of memory"
-        return f"the evaluator ended with code {code}"
+            return PolicyUnusable(f"it needed more than {self._bounds.memory_bytes // 1024**2} MiB of memory")
+        return ProcessLost(f"the evaluator ended with code {code}")
 
     async def close(self, *, hung: bool = False) -> int | None:
         """End the process if there is one. Its exit code, negative for a signal.

@@ -11,6 +11,7 @@ import structlog
 from worker.adapters.rego_policy.evaluator import Bounds, Evaluator
 from worker.adapters.rego_policy.files import PolicyFiles, PolicyUnusable
 from worker.domain.values.ports import PolicyDecision
+from worker.domain.verdict.approval.policy import example_input
 from worker.domain.verdict.approval.policy_answer import fail_closed
 
 CHANGED = "the policy files have changed; the new ones decide once they have stayed the same for a while"
@@ -28,13 +29,16 @@ class RegorusPolicy:
     next. One that cannot be used means approval for everything until it is mended: its author wanted other
     rules than the old ones, perhaps stricter ones, and deciding by the old ones for longer would be looser
     than anything that is written now. `problem` tells.
+
+    Policies that load but give no decision are noticed before an incident needs one: an example is decided
+    when a policy is loaded, and again at each look while the last decision failed.
     """
 
     def __init__(self, read: Callable[[], PolicyFiles], bounds: Bounds | None = None) -> None:
         self._read, self._bounds = read, bounds or Bounds()
         self._evaluator: Evaluator | None = None
         self._lock = asyncio.Lock()
-        self._title = self._version = self._unusable = self._notice = self._left_out = ""
+        self._title = self._version = self._unusable = self._notice = self._left_out = self._undecided = ""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -51,13 +55,14 @@ class RegorusPolicy:
     @property
     def problem(self) -> str:
         """Why the present files, or some of them, do not decide; empty if all do."""
-        return self._unusable or self._notice or self._left_out
+        return self._unusable or self._notice or self._undecided or self._left_out
 
     async def start(self) -> None:
         """Load the policy. Raises PolicyUnusable, so that a worker with a broken policy does not start."""
         files = await asyncio.to_thread(self._read)
         await self._serve(files)
         self._tell_left_out(files)
+        await self.decide(example_input())
 
     async def close(self) -> None:
         """End the process."""
@@ -76,8 +81,10 @@ class RegorusPolicy:
                 if self._unusable or self._evaluator is None:
                     raise PolicyUnusable(self._unusable or "the policy is not loaded")
                 approval = (await self._evaluator.evaluate(policy_input)).approval
+                self._undecided = ""
             except PolicyUnusable as e:
                 approval = fail_closed(str(e))
+                self._tell_undecided(str(e))
             return PolicyDecision(approval, name)
 
     async def follow(self, poll_seconds: float) -> None:
@@ -86,6 +93,8 @@ class RegorusPolicy:
         while True:
             await asyncio.sleep(poll_seconds)
             before = await self._look(before)
+            if self._undecided:
+                await self.decide(example_input())
 
     async def _look(self, before: str) -> str:
         """Look once. Returns the fingerprint to compare with the next one."""
@@ -119,6 +128,7 @@ class RegorusPolicy:
         else:
             self._settle()
             log.info("policy_reloaded", policy=self.name)
+            await self.decide(example_input())
 
     async def _serve(self, files: PolicyFiles) -> None:
         sources = await asyncio.to_thread(files.sources)
@@ -139,6 +149,12 @@ class RegorusPolicy:
         if files.left_out and files.left_out != self._left_out:
             log.warning("policy_files_unused", files=files.unused)
         self._left_out = files.left_out
+
+    def _tell_undecided(self, why: str) -> None:
+        text = f"the policy gave no decision: {why}"
+        if text != self._undecided and not self._unusable:
+            log.warning("policy_undecided", error=why)
+        self._undecided = text
 
     def _refuse(self, why: str) -> None:
         text = f"the policy files have changed and cannot be used, so everything needs approval: {why}"

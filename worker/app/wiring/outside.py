@@ -184,20 +184,23 @@ async def open_policy(
     settings: PolicySettings, stack: AsyncExitStack, supervisor: Supervisor
 ) -> OpenedPolicy:
     """The approval policy that the settings name. Raises ConfigurationError if its files are not a policy."""
-    if settings.url:
-        server = OpaPolicy(
-            settings.url,
-            decision=settings.decision,
-            token=settings.token.get_secret_value(),
-            timeout_seconds=settings.timeout_seconds,
-        )
-        return await stack.enter_async_context(server)
-    bounds = Bounds(cpu_seconds=settings.timeout_seconds)
-    policy = RegorusPolicy(lambda: read_files(settings.path, settings.data), bounds)
+    policy = _policy(settings)
     with blamed_on("RCA_POLICY__PATH", PolicyUnusable):
         await stack.enter_async_context(policy)
-    await stack.enter_async_context(supervisor.running("policy files", policy.follow(settings.poll_seconds)))
+    await stack.enter_async_context(supervisor.running("policy", policy.follow(settings.poll_seconds)))
     return policy
+
+
+def _policy(settings: PolicySettings) -> OpenedPolicy:
+    if not settings.url:
+        bounds = Bounds(cpu_seconds=settings.timeout_seconds)
+        return RegorusPolicy(lambda: read_files(settings.path, settings.data), bounds)
+    return OpaPolicy(
+        settings.url,
+        decision=settings.decision,
+        token=settings.token.get_secret_value(),
+        timeout_seconds=settings.timeout_seconds,
+    )
 
 
 async def open_cluster(
