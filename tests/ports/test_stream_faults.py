@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from nats.aio.client import Client
 
 from tests.fakes.fixed_clock import FixedClock
+from tests.waiting import until
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.adapters.nats.stream import UNCONFIRMED, FencedStream
@@ -38,6 +42,15 @@ async def test_a_full_stream_is_told_until_a_write_succeeds(own_server):
     await own_server.js.update_stream(config)
     await stream.add("rca.audit.policy.decided", b"x", msg_id="1")
     assert "" == faults.problem()
+
+
+@pytest.mark.slow
+async def test_without_a_connection_no_number_of_waiting_requests_is_told():
+    """Other workers may have emptied the queue, and an alert must not count what was there an hour ago."""
+    watch = StreamWatch((), ServerClock(FixedClock()), waiting={"p0": 3})
+    watching = asyncio.create_task(watch.run(Client(), lambda _: None))
+    await until(lambda: not watch.waiting)
+    watching.cancel()
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,29 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
-from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from schemas.analysis import AnalysisResult
+from schemas.analysis import AnalysisResult, HumanReviewReason, Status
 from schemas.failure import DeadLetterReason, ValidationCode
+from schemas.taxonomy import RequestKind
 from worker.app.stream_watch import StreamFill
 from worker.domain.values.conversation import CallUsage
+from worker.domain.verdict.approval.factors import FactorCode
 
 SECONDS = (0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 STAGE_SECONDS = (0.01, 0.05, 0.25, *SECONDS[:-2])
 ANSWERED = "answered"
 """The outcome of an answered call of the model; any other outcome is the reason of the failure."""
 REDACTED = "[REDACTED:"
+REVIEWED = {
+    Status.NEEDS_HUMAN_REVIEW: tuple(HumanReviewReason),
+    Status.FAILED: (HumanReviewReason.INVESTIGATION_INCONCLUSIVE,),
+}
+ENDINGS = [(status, reason) for status in Status for reason in REVIEWED.get(status, ("none",))]
+"""The status of a result, and its human review reason."""
 
 
 class WorkerMetrics:
@@ -38,11 +44,6 @@ class WorkerMetrics:
             "rca_rejected_requests", "Rejected messages, by the kind that was expected", ["code", "message"]
         )
         self.dead_letters = counter("rca_dead_letters", "Dead letters", ["reason"])
-        for reason in DeadLetterReason:  # alerts see the first increase only if they have seen a zero
-            self.dead_letters.labels(reason)
-        for code, message in product(ValidationCode, ("request", "outcome")):
-            if not code.startswith("answer_"):
-                self.rejected.labels(code, message)
         self.retries = counter("rca_retries", "Runs that were postponed", ["reason"])
         self.factors = counter(
             "rca_approval_factors",
@@ -81,9 +82,26 @@ class WorkerMetrics:
             "rca_llm_silent_seconds", "How long model calls have waited since the last answer"
         )
         self.running = gauge("rca_running", "Requests in flight")
+        self._begin_at_zero()
         self._ask("rca_tasks", "Tasks of the event loop; steady growth is a leak", _tasks)
         self._ask("rca_threads", "Threads; steady growth is a leak", threading.active_count)
         ProcessCollector(registry=self.registry)  # memory, CPU, open files, under their usual names
+
+    def _begin_at_zero(self) -> None:
+        """Expose the counters that alerts use: they see a first increase only if they have seen a zero."""
+        for reason in DeadLetterReason:
+            self.dead_letters.labels(reason)
+        for code in ValidationCode:
+            if code.startswith("answer_"):
+                self.refused_answers.labels(code)
+            else:
+                for message in ("request", "outcome"):
+                    self.rejected.labels(code, message)
+        for kind in RequestKind:
+            self.seconds.labels(kind)
+            for status, ending in ENDINGS:
+                self.results.labels(kind, status, ending)
+        self.factors.labels(FactorCode.POLICY_FAILED)
 
     def published(self, result: AnalysisResult) -> None:
         """Count one published result."""
@@ -124,12 +142,16 @@ class WorkerMetrics:
 
         This includes how many requests wait, and how many are no longer delivered.
         """
+
+        def of_each(field: str) -> Mapping[str, float]:
+            return {stream: getattr(fill, field) for stream, fill in usage().items()}
+
         for name, text, field in (
             ("rca_stream_bytes", "Bytes stored in a stream", "stored"),
             ("rca_stream_limit_bytes", "Byte limit of a stream, 0 for none", "limit"),
             ("rca_stream_messages", "Messages stored in a stream", "messages"),
         ):
-            self._watch(name, text, "stream", partial(_of_each, usage, attrgetter(field)))
+            self._watch(name, text, "stream", partial(of_each, field))
         self._watch("rca_lane_waiting", "Requests in the queue that no worker has begun", "lane", waiting)
         text = "Requests that are no longer delivered and have no dead letter yet"
         self._ask("rca_stranded_requests", text, stranded)
@@ -159,12 +181,6 @@ class _Asked(Collector):
         for key, value in self.values().items():
             gauge.add_metric([key], value)
         yield gauge
-
-
-def _of_each(
-    usage: Callable[[], Mapping[str, StreamFill]], read: Callable[[StreamFill], float]
-) -> Mapping[str, float]:
-    return {stream: read(fill) for stream, fill in usage().items()}
 
 
 def _tasks() -> int:

@@ -65,6 +65,8 @@ class StreamWatch:
             if nc.is_connected:  # else the connection is at fault
                 await self.look(nc)
                 on_look(self.ack_waits)
+            else:
+                self.waiting.clear()  # others may have emptied the queue by now
 
     async def look(self, nc: Client) -> str:
         """Look once. Returns `problem`."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+from itertools import product
 
 import pytest
 
@@ -11,6 +12,7 @@ from schemas.analysis import (
     ApprovalFactor,
     Corroboration,
     CorroborationSource,
+    HumanReviewReason,
 )
 from schemas.evidence import EvidenceItem
 from schemas.failure import DeadLetterReason
@@ -37,12 +39,21 @@ def test_a_result_is_counted_by_its_kind_and_status():
         assert value(metrics, "rca_analysis_seconds_sum", kind=kind) == 12.5
 
 
-def test_alerts_see_the_first_dead_letter_and_the_first_rejected_message():
+def test_alerts_see_the_first_of_what_they_count():
     metrics = WorkerMetrics()
     assert all(value(metrics, "rca_dead_letters_total", reason=reason) == 0 for reason in DeadLetterReason)
     for message in ("request", "outcome"):
         assert value(metrics, "rca_rejected_requests_total", code="schema", message=message) == 0
     assert value(metrics, "rca_rejected_requests_total", code="answer_rca", message="request") is None
+    assert value(metrics, "rca_refused_answers_total", code="answer_rca") == 0
+    assert value(metrics, "rca_approval_factors_total", factor="policy_failed") == 0
+    for kind, reason in product(("incident", "recovery"), HumanReviewReason):
+        labels = {"kind": kind, "status": "needs_human_review", "reason": reason}
+        assert value(metrics, "rca_results_total", **labels) == 0
+        assert value(metrics, "rca_analysis_seconds_count", kind=kind) == 0
+    completed = {"kind": "incident", "status": "completed"}
+    assert value(metrics, "rca_results_total", **completed, reason="none") == 0
+    assert value(metrics, "rca_results_total", **completed, reason="low_confidence") is None
 
 
 def test_an_answer_of_a_model_is_counted_with_what_it_cost():
