@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.drills import broker, deaths, faults, garbage, load, machine, operators, streams
+from tests.drills import broker, deaths, faults, garbage, load, machine, neighbours, operators, streams
 from tests.drills.stage import Ground, ground
 from tests.drills.table import Drill, Outcome
 
@@ -228,6 +228,18 @@ DRILLS = (
         "ack_wait of the consumers is not that of the settings, and changes",
         "calls paid again 0",
         streams.ack_wait_changed,
+    ),
+    Drill(
+        "policy",
+        "the policy process is killed or frozen again and again under load; then none can run for some time",
+        "lost 0, duplicates 0, not checked 0, undecided <= 10 and said while none can run, no process left over",
+        neighbours.policy_process_lost,
+    ),
+    Drill(
+        "catalog",
+        "PostgreSQL with the catalog is stopped or crashes 6 times under load, for 3 s each",
+        "lost 0, duplicates 0, escalated 0",
+        neighbours.catalog_restarted,
     ),
     Drill(
         "clock",
