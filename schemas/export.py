@@ -1,7 +1,7 @@
 """Writes the contract for other languages: `python -m schemas.export [DIRECTORY]`, by default `schemas/v1`.
 
 One JSON Schema (2020-12) per message, and an AsyncAPI 3.0 document of the subjects. The samples are written
-by hand, and completed here: fields that a model gained, and the hashes of the audit events. The files are
+by hand, and completed here: fields that a model gained, and the places and hashes of the audit events. The files are
 committed; a test compares them with what is generated.
 """
 
@@ -83,9 +83,11 @@ def samples() -> dict[str, Message]:
     read = {name: models[name].model_validate_json(path.read_bytes()) for name, path in files.items()}
     events = {name: event for name, event in read.items() if isinstance(event, AuditEvent)}
     previous = ""
-    for name, event in sorted(events.items(), key=lambda item: item[1].sequence):
+    in_order = sorted(events.items(), key=lambda item: item[1].sequence)
+    for number, (name, event) in enumerate(in_order, 1):
         start = previous or genesis(event.request_key, event.chain)
-        read[name] = linked = sealed(event.model_copy(update={"prev": start}))
+        place = {"event_id": f"{event.request_key}.{number}", "sequence": number, "prev": start}
+        read[name] = linked = sealed(event.model_copy(update=place))
         previous = linked.hash
     return read
 

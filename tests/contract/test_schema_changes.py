@@ -81,6 +81,18 @@ def test_a_change_breaks_senders_or_readers_as_listed(path, value, breaks_sender
     assert breaks_readers == bool(breaking(OBJECT, new, received=False))
 
 
+def test_events_of_a_new_type_break_nobody():
+    old = schema_of("audit-event")
+    one = schema_of("audit-event")
+    first = old["properties"]["payload"]["oneOf"][0]["$ref"].rpartition("/")[2]
+    one["$defs"]["New"] = copy.deepcopy(one["$defs"][first])
+    one["$defs"]["New"]["properties"]["event_type"]["const"] = "new.one"
+    one["properties"]["payload"]["oneOf"].append({"$ref": "#/$defs/New"})
+    assert [] == breaking(old, one, received=False)
+    one["$defs"][first]["properties"]["kind"] = {"type": "integer"}
+    assert breaking(old, one, received=False)
+
+
 def test_a_schema_does_not_break_itself():
     for received in (True, False):
         assert [] == breaking(OBJECT, copy.deepcopy(OBJECT), received=received)
