@@ -95,7 +95,7 @@ GUIDANCE: dict[str, tuple[str, str]] = {
         "checking the CNI and network policies, or a workflow that needs little network",
     ),
 }
-"""Reason code -> what happened, what to consider: the 19 codes of the handoff."""
+"""Reason code -> what happened, what to consider."""
 
 
 TASK = """\
