@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
@@ -54,8 +54,6 @@ REPORTED: tuple[type[Exception], ...] = (
 STOPPED: tuple[type[BaseException], ...] = (*REPORTED, asyncio.CancelledError)
 ERRORS = {error.__name__: error for error in REPORTED}
 DETAILS = ("after", "passing", "tried")
-REQUIRED = ("cluster", "catalog", "model", "policy", "clock")
-PORTS = (*REQUIRED, "history", "track_records", "metrics", "external", "shadow")
 EPOCH, SPARE_TOKEN = datetime(1970, 1, 1, tzinfo=UTC), "0" * 12
 """Stand for a time and a random text that were not recorded."""
 UNDECIDED = PolicyDecision(
@@ -305,6 +303,9 @@ CALLS = {
     )
 }
 """The recorded methods. Other attributes of a port, such as the name of a model, pass through."""
+RECORDED = tuple(port for port in fields(Outside) if any(name.startswith(f"{port.name}.") for name in CALLS))
+PORTS = tuple(port.name for port in RECORDED)
+REQUIRED = frozenset(port.name for port in RECORDED if port.default is MISSING)
 
 
 class Taped:
