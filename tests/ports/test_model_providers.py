@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -238,6 +239,20 @@ def test_what_is_missing_is_named(name, client, named, monkeypatch):
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     with pytest.raises(ModelUnusable, match=named):
         PydanticAIModel(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "client", "extra"),
+    [("mistral:large", "mistralai", "mistral"), ("google-cloud:gemini-2.5-pro", "google.genai", "google")],
+)
+def test_a_missing_client_is_named_by_its_extra(name, client, extra, monkeypatch):
+    provider = name.partition(":")[0].replace("-", "_")
+    for module in (client, *(name for name in sys.modules if name.startswith(f"{client}."))):
+        monkeypatch.setitem(sys.modules, module, None)
+    for module in (f"pydantic_ai.providers.{provider}", f"pydantic_ai.models.{extra}"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(ModelUnusable, match=f"install the extra {extra}$"):
+        PydanticAIModel(name, api_key="k")
 
 
 def test_azure_has_no_base_url():

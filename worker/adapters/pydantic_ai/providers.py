@@ -6,6 +6,7 @@ Each client is imported only when its provider is configured.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import metadata
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,10 +23,6 @@ BEDROCK_CONNECTIONS: Final = 100
 CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 600.0
 """The deadline of a request is shorter."""
-EXTRAS: Final = MappingProxyType(
-    {"bedrock": "bedrock", "google": "google", "google-cloud": "google", "groq": "groq", "mistral": "mistral"}
-)
-"""Extras of this distribution, by the provider whose client they install."""
 NEEDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "azure": "set AZURE_OPENAI_ENDPOINT, OPENAI_API_VERSION and RCA_LLM__API_KEY, and no base URL",
@@ -64,7 +61,9 @@ def provider_model(
     try:
         return infer_model(name, provider_factory=provider)
     except ImportError as e:
-        how = f"install the extra {EXTRAS[kind]}" if kind in EXTRAS else one_line(e)
+        extra = kind.partition("-")[0]  # google-cloud needs the extra google
+        extras = metadata("rca-worker").get_all("Provides-Extra") or ()
+        how = f"install the extra {extra}" if extra in extras else one_line(e)
         raise ModelUnusable(f"{name}: the client of this provider is not installed: {how}") from e
     except (UserError, ValueError) as e:
         known = ":" in name and not str(e).startswith("Unknown")
