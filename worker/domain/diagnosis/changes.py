@@ -113,7 +113,7 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
     remedies = {Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE} if len(recent) == 1 else ()
     for found, when in recent:
         ref, signals = reference(found), observed(facts, workload, pod)
-        told = f"{ref} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload} that uses it, and its pods have failed since"
+        told = f"{ref} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload}, whose pods use it and have failed since"
         cause = Cause.BAD_CONFIGURATION_CHANGE
         by_time = stated(cause, ref, told, remedies, signals, (workload,), Strength.TIMED)
         yield replace(by_time, reads=(ref, reference(pod)))

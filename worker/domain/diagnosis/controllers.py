@@ -190,7 +190,7 @@ def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
         yield stated(Cause.JOB, active[0], told, also=(ref,))
     reasons = {e.reason for e in facts.events(ref.namespace, ref)}
     if {"TooManyMissedTimes", "MissSchedule", "FailedNeedsStart"} & reasons:
-        yield stated(Cause.JOB, ref, f"{ref} has missed start times")
+        yield stated(Cause.JOB, ref, f"{ref} has missed its start times")
     elif invalid := {"UnknownTimeZone", "UnparseableSchedule", "InvalidSchedule"} & reasons:
         yield stated(Cause.JOB, ref, f"{ref} starts no Job: {min(invalid)}")
 
@@ -210,7 +210,7 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     remedies = {Remedy.REMOVE_FINALIZER} if "NamespaceFinalizersRemaining" in stuck else set()
     node = ref_to("Node", text(dig(manifest, "spec", "nodeName")))
     strength = Strength.TIMED if ref.kind == "Pod" or "Discovery" in why else Strength.DIRECT
-    told, also = f"{ref} is being deleted and stays ({why})", (node,) if node.name else ()
+    told, also = f"{ref} is being deleted, but is still there ({why})", (node,) if node.name else ()
     yield stated(Cause.STUCK_DELETION, ref, told, remedies, (), also, strength)
 
 

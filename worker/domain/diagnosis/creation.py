@@ -69,7 +69,7 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
     unserved = _unserved_webhooks(facts, said) if why is Refusal.WEBHOOK_DOWN else ()
     blamed = [*unserved, *_objects(facts, why, workload, spec)]
     target = blamed[0] if blamed else workload
-    by = f", by {target}" if blamed else ""
+    by = f" ({target})" if blamed else ""
     what = "Jobs" if workload.kind == "CronJob" else "pods"
     told = f"The API server refuses to create the {what} of {workload}: {why}{by}."
     strength = Strength.TIMED if why is Refusal.WEBHOOK_DOWN and not blamed else Strength.DIRECT

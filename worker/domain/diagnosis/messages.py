@@ -11,18 +11,18 @@ import re
 
 
 class ImageProblem(enum.StrEnum):
-    """Why an image cannot be pulled (kubelet and container runtime)."""
+    """Why an image cannot be pulled (kubelet and container runtime), in words."""
 
-    ABSENT_OR_DENIED = "absent_or_denied"
-    UNAUTHORIZED = "unauthorized"
-    NOT_FOUND = "not_found"
-    RATE_LIMITED = "rate_limited"
-    PLATFORM = "platform"
-    UNREACHABLE = "unreachable"
-    UNTRUSTED = "untrusted"
-    INVALID = "invalid"
-    NO_SPACE = "no_space"
-    UNKNOWN = "unknown"
+    ABSENT_OR_DENIED = "the image does not exist, or access to it is denied"
+    UNAUTHORIZED = "the registry denies access: unauthorized"
+    NOT_FOUND = "the image is not found"
+    RATE_LIMITED = "the registry limits the rate of pulls"
+    PLATFORM = "the image does not support the platform of the node"
+    UNREACHABLE = "the registry is unreachable"
+    UNTRUSTED = "the certificate of the registry is not trusted"
+    INVALID = "the name of the image is invalid"
+    NO_SPACE = "the node has no space left"
+    UNKNOWN = "the reason is not known"
 
 
 IMAGE = (
@@ -39,18 +39,18 @@ IMAGE = (
 
 
 class Refusal(enum.StrEnum):
-    """Why the API server refused to create a pod (controllers report its answer)."""
+    """Why the API server refused to create a pod (controllers report its answer), in words."""
 
-    QUOTA = "quota"
-    QUOTA_NEEDS_VALUES = "quota_needs_values"
-    LIMIT_RANGE = "limit_range"
-    POD_SECURITY = "pod_security"
-    SERVICE_ACCOUNT = "service_account"
-    PRIORITY_CLASS = "priority_class"
-    WEBHOOK_CERTIFICATE = "webhook_certificate"
-    WEBHOOK_DOWN = "webhook_down"
-    WEBHOOK_DENIED = "webhook_denied"
-    UNKNOWN = "unknown"
+    QUOTA = "the quota is exhausted"
+    QUOTA_NEEDS_VALUES = "a quota requires values that the containers do not have"
+    LIMIT_RANGE = "a LimitRange does not allow the resources"
+    POD_SECURITY = "the Pod Security level of the namespace does not allow them"
+    SERVICE_ACCOUNT = "the service account does not exist"
+    PRIORITY_CLASS = "the priority class does not exist"
+    WEBHOOK_CERTIFICATE = "the certificate of an admission webhook is not valid"
+    WEBHOOK_DOWN = "an admission webhook does not answer"
+    WEBHOOK_DENIED = "an admission webhook denies the request"
+    UNKNOWN = "the reason is not known"
 
 
 REFUSALS = (

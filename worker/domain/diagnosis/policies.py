@@ -32,10 +32,9 @@ def blocking_findings(
     if not servers:
         return
     server, ports = servers[0], _target_ports(service, servers)
-    from_client = f"{reference(server)} may not be reached from {reference(client)}"
-    to_server = f"{reference(client)} may not reach {reference(server)}"
-    ways = ((server, "Ingress", "from", client, from_client), (client, "Egress", "to", server, to_server))
-    for pod, direction, peers, peer, told in ways:
+    told = f"{reference(client)} to reach {reference(server)}"
+    ways = ((server, "Ingress", "from", client), (client, "Egress", "to", server))
+    for pod, direction, peers, peer in ways:
         home = reference(pod).namespace
         selecting = _selecting(facts, home, pod, direction)
         # policies add up: what one of them admits is admitted
@@ -50,7 +49,7 @@ def dns_findings(facts: ClusterFacts, workload: ObjectRef, client: Manifest) -> 
     selecting = _selecting(facts, reference(client).namespace, client, "Egress")
     rules = [rule for policy in selecting for rule in mappings(dig(policy, "spec", "egress"))]
     if not any(_ports_admit(rule, {("UDP", "53"), ("TCP", "53")}) for rule in rules):
-        told = f"{reference(client)} may not query any DNS server"
+        told = f"{reference(client)} to query any DNS server"
         yield from _findings(facts, selecting, workload, client, told)
 
 
@@ -64,7 +63,7 @@ def _findings(
         ref, when = reference(policy), changed(policy)
         younger = when is None or since is None or when > since
         if younger and (when is None or failed_after(facts, workload, client, when)):
-            told, signals = f"{ref} does not allow it: {what}", ("NetworkPolicyBlocked", "CrashLoopBackOff")
+            told, signals = f"{ref} does not allow {what}", ("NetworkPolicyBlocked", "CrashLoopBackOff")
             found = stated(Cause.NETWORK_POLICY, ref, told, {Remedy.FIX_NETWORK_POLICY}, signals)
             yield replace(found, reads=(ref, reference(client)))
 

@@ -113,7 +113,8 @@ def volume_full(facts: ClusterFacts, claim: ObjectRef, said: Said | None = None)
     storage_class = text(dig(manifest, "spec", "storageClassName"))
     grows = storage_class and dig(facts.get(ref_to("StorageClass", storage_class)), "allowVolumeExpansion")
     told = f"The volume of {claim} ({size_of(manifest) or 'size unknown'}) has no space left"
-    told += f", and StorageClass {storage_class} {'allows' if grows else 'does not allow'} expansion"
+    if storage_class:
+        told += f", and StorageClass {storage_class} {'allows' if grows else 'does not allow'} expansion"
     remedies = (Remedy.EXPAND_VOLUME,) if grows else ()
     signals = ("PVCExhaustion", "VolumeFull")
     if said is not None:
@@ -128,7 +129,7 @@ def _dependency(said: Said) -> Iterator[Found]:
     for _, service in services_named(said.facts, said.line, said.pod):
         outside = text(dig(said.facts.get(service), "spec", "externalName"))
         if outside:
-            yield said.finding(Cause.SERVICE, service, f"{service} is {outside}, which does not answer")
+            yield said.finding(Cause.SERVICE, service, f"{outside} ({service}) does not answer")
             return
         yield Edge(Relation.LOG, service)
     for host in hosts_in(said.line):
@@ -194,7 +195,7 @@ def _credentials(said: Said) -> Iterator[Found]:
     lasted = since and said.facts.now and said.facts.now - since >= LONG
     if since and lasted and not _of_others(said):
         source = f" from {secrets[0].source}" if secrets else ""
-        told = f"The process runs since {since:%Y-%m-%dT%H:%M:%SZ} with credentials that it read{source} at its start; they worked then and are rejected now, so they were rotated and these are stale"
+        told = f"The process has run since {since:%Y-%m-%dT%H:%M:%SZ} with credentials that it read{source} when it started; they worked then and are rejected now, so they are stale"
         yield said.finding(Cause.STALE_CREDENTIALS, said.workload, told, Remedy.RESTART, signals=("AuthenticationFailure",))  # fmt: skip
     elif secrets:
         told = f"The credentials in {secrets[0].source} are rejected"

@@ -108,12 +108,12 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
     if known and any(len(k) == 1 and k <= keepers for k in kinds):
         return
     if workers and all(Obstacle.MISMATCH in k for k in kinds):
-        why = "no node fits its selector, affinity and tolerations"
+        why = "no node fits their selector, affinity and tolerations"
         yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
     elif known and any(k - {Obstacle.NOT_READY} == {Obstacle.SHORTAGE} for k in kinds):
         short = sorted({name for o in workers for name in o.short_of})
-        told = ", ".join(f"{name}{_asked(pod, name)}" for name in short)
-        enough = _finding(workload, pod, f"no node has enough {told} for its requests", {Remedy.ADD_CAPACITY})
+        why = f"no node has room for {', '.join(f'{name}{_asked(pod, name)}' for name in short)}"
+        enough = _finding(workload, pod, why, {Remedy.ADD_CAPACITY})
         idle = withholding(facts, pod)
         unserved = replace(
             enough, remedies=frozenset(), strength=Strength.SYMPTOM, also=(*enough.also, *idle)
@@ -169,11 +169,11 @@ def _placement_rules(workload: ObjectRef, pod: Manifest, modes: Collection[str])
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
     if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
-        why = "its spread or affinity rules between pods leave no node"
+        why = "their spread or affinity rules between pods leave no node"
     elif any(port.get("hostPort") for c in container_specs(spec) for port in mappings(c.get("ports"))):
-        why = "the host port that it asks for is taken on every node"
+        why = "the host port that they ask for is taken on every node"
     elif "ReadWriteOncePod" in modes:
-        why = "its claim is for one pod only, and another pod has it"
+        why = "their claim is for one pod only, and another pod uses it"
     else:
         return
     yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})

@@ -88,7 +88,7 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
         remedies.discard(Remedy.FIX_IMAGE)  # the template may name another image by now
     elif rollout and is_new and (problem not in OF_REGISTRY or _moved(rollout, container)):
         remedies.add(Remedy.ROLL_BACK)
-    what = f"waits with {text(container.waiting.get('reason'))} ({problem})"
+    what = f"waits with {text(container.waiting.get('reason'))}: {problem}"
     strength = Strength.SYMPTOM if problem is ImageProblem.NO_SPACE else Strength.DIRECT  # the node says why
     return replace(
         failing.finding(container, Cause.IMAGE, what, *remedies, strength=strength),
@@ -181,9 +181,9 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
     rollout = rollout_of(facts, workload)
     if rollout and rollout.touches("olumes", "env") and not _asked_before(facts, rollout, ref, part):
         remedies.add(Remedy.ROLL_BACK)
-    what = f"{ref} is missing (not found)" if part is MissingPart.OBJECT else f"{ref} lacks a key"
+    what = "is missing (not found)" if part is MissingPart.OBJECT else "lacks a key that they use"
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
-    told = f"{what}, which the pods of {workload} cannot start without."
+    told = f"The pods of {workload} cannot start: {ref} {what}."
     also = tuple(dict.fromkeys((*blamed[1:], workload, failing.ref)))
     # Workflows that patch a configuration are declared for it.
     starts = ["CrashLoopBackOff"] if Remedy.PATCH_CONFIGURATION in remedies else []
@@ -230,7 +230,7 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
     mount = [e for e in about if e.reason == "FailedMount"]
     claims = [ref_to("PersistentVolumeClaim", name, workload.namespace) for name in _used(failing).claims]
     if attach:
-        what = f"A volume of {failing.ref} is not ready on its node ({attach[-1].reason}, {attach[-1].count} times)"
+        what = f"A volume of {failing.ref} is not ready on its node ({attach[-1].reason} x{attach[-1].count})"
         found = replace(_waiting(failing, Cause.VOLUME, what, *claims), strength=Strength.TIMED)
         yield replace(found, signals=failing.signals or ("FailedMount",))
         return

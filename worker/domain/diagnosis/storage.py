@@ -37,7 +37,7 @@ def claim_findings(
     """Yield what is wrong with a claim."""
     also = (workload,) if workload else ()
     if facts.presence(claim) is Presence.ABSENT:
-        yield _finding(claim, also, f"{claim} is not found: it does not exist", {Remedy.RECREATE_CLAIM})
+        yield _finding(claim, also, f"{claim} is not found", {Remedy.RECREATE_CLAIM})
         return
     manifest = facts.get(claim)
     if manifest is None:
@@ -67,7 +67,7 @@ def _pending(
     presence = facts.presence(storage_class) if name else Presence.UNKNOWN
     if not name and any(e.reason == "FailedBinding" for e in facts.events(claim.namespace, claim)):
         given = dig(manifest, "spec", "storageClassName") is not None
-        why = "asks for none" if given else "names none, and the cluster has no default one"
+        why = "asks for none" if given else "names none, the cluster has no default"
         told = f"{claim} stays Pending without a StorageClass: it {why}, and no volume fits it"
         yield _finding(claim, also, told, set())  # the same claim would stay Pending again
     if name and presence is Presence.ABSENT:
