@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from worker.domain.audit.findings import AuditFacts, KeptHead, Report, StoredRes
 from worker.domain.audit.record import read_record
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.ports import SignatureCheck
+from worker.domain.values.readable import readable
 
 HEAD = TypeAdapter(KeptHead)
 BATCH = 1_000
@@ -150,8 +150,7 @@ class Auditing:
         """The events of a request by time, each once; those of a newer version are left out."""
         found = dict[str, AuditEvent]()
         async for body in self.events(only=key, progress=progress):
-            with suppress(ValidationError):
-                event = AuditEvent.model_validate_json(body)
+            if event := readable(AuditEvent, body):
                 found.setdefault(event.event_id, event)
         return sorted(found.values(), key=lambda event: event.time)
 
@@ -217,7 +216,7 @@ def _numbered_lines(path: Path, progress: Progress) -> Iterator[tuple[int, bytes
 def _archived_results(archive: AuditArchive, only: str) -> dict[str, StoredResult]:
     found = dict[str, StoredResult]()
     for body in archive.lines(RESULTS):
-        facts = _result_facts(body)
+        facts = readable(_ResultFacts, body)
         key = request_key(facts.remediation_id, facts.recovery_attempt_number) if facts else ""
         if not only or key == only:
             found[key] = _result(body, None)
@@ -283,15 +282,9 @@ def _trail_stream(info: StreamInfo) -> TrailStream:
 
 
 def _result(body: bytes, stored_at: datetime | None) -> StoredResult:
-    facts = _result_facts(body)
+    facts = readable(_ResultFacts, body)
     failed = facts is not None and facts.status == Status.FAILED
     return StoredResult(hashlib.sha256(body).hexdigest(), failed, stored_at)
-
-
-def _result_facts(body: bytes) -> _ResultFacts | None:
-    with suppress(ValidationError):
-        return _ResultFacts.model_validate_json(body)
-    return None
 
 
 def _is_of(body: bytes, key: str) -> bool:

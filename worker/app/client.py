@@ -13,14 +13,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import unquote
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoStreamResponseError
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
@@ -32,6 +31,7 @@ from worker.adapters.nats.publish import NatsResults, UnreadableResult
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.intake.decode import Decoded, decode
 from worker.domain.values.errors import ReportedError, Unavailable, system_message
+from worker.domain.values.readable import readable
 
 PUBLISH_SECONDS = 5.0
 DUPLICATE_WINDOW = timedelta(hours=1)
@@ -50,9 +50,10 @@ class Submitted:
     key: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLettered:
+class DeadLettered(BaseModel):
     """The request could not be served: why, in the words of its dead letter."""
+
+    model_config = ConfigDict(frozen=True)
 
     reason: str
     error: str
@@ -143,10 +144,9 @@ class RequestClient:
                 async for found in messages:
                     if found.stored_at < since:
                         break
-                    with contextlib.suppress(ValidationError):  # of a newer version
-                        failure = ValidationFailure.model_validate_json(found.body)
-                        if _rejects(failure, self._subjects, sequence):
-                            return failure
+                    failure = readable(ValidationFailure, found.body)
+                    if failure and _rejects(failure, self._subjects, sequence):
+                        return failure
         return None
 
     @asynccontextmanager
@@ -154,11 +154,8 @@ class RequestClient:
         """Call back for every audit event under the prefix while the context is open."""
 
         async def on_message(msg: Msg) -> None:
-            try:
-                event = AuditEvent.model_validate_json(msg.data)
-            except ValidationError:
-                return  # of a newer version
-            on_event(event)
+            if event := readable(AuditEvent, msg.data):
+                on_event(event)
 
         subscription = await self._nc.subscribe(self._subjects.audit(">"), cb=on_message)
         try:
@@ -246,17 +243,13 @@ class Waiter:
                 return rejection
         for headers in self.letters:
             if headers.get(Header.ORIGIN_SEQUENCE) == str(sequence):
-                return DeadLettered(headers.get(Header.REASON, ""), unquote(headers.get(Header.ERROR, "")))
+                error = unquote(headers.get(Header.ERROR, ""))
+                return DeadLettered(reason=headers.get(Header.REASON, ""), error=error)
         if not self.results:
             return None
         result = self.results[-1]
         if result.status is not Status.FAILED:
             return result
-        return DeadLettered(Status.FAILED, result.human_review_detail) if last_word else None
-
-
-def as_json(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as JSON, for scripts."""
-    if isinstance(outcome, DeadLettered):
-        return {"reason": outcome.reason, "error": outcome.error}
-    return outcome.model_dump(mode="json")
+        if not last_word:
+            return None
+        return DeadLettered(reason=Status.FAILED, error=result.human_review_detail)

@@ -8,12 +8,10 @@ request.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Mapping
 
 import structlog
-from pydantic import ValidationError
 
 from schemas import audit
 from schemas.analysis import AnalysisResult, Status
@@ -37,6 +35,7 @@ from worker.domain.values.delays import ADVISORY_RETRY_SECONDS, NOT_NOW_SECONDS
 from worker.domain.values.delivery import ACK, Delivery, Settlement, retry, term
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Clock, Events, Step
+from worker.domain.values.readable import readable
 from worker.domain.values.step_kinds import BEGIN, DEAD_LETTERED, END
 from worker.domain.verdict.outcome import Ending
 
@@ -197,10 +196,7 @@ def short(problem: Exception) -> str:
 
 def _read(step: Step | None) -> AnalysisResult | None:
     """The `failed` result in a step; None without one that this version can read."""
-    if step is not None:
-        with contextlib.suppress(ValidationError):
-            return AnalysisResult.model_validate_json(step.data)
-    return None
+    return readable(AnalysisResult, step.data) if step else None
 
 
 def _letter(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import enum
 import re
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
 from nats.aio.client import Client
-from pydantic import ValidationError
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.failure import ValidationFailure
@@ -21,6 +19,7 @@ from worker.adapters.nats.stream_info import ConsumerState
 from worker.app.client import readable_key
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import ReportedError
+from worker.domain.values.readable import readable
 
 KEY = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+(\.[0-9]+)?", re.ASCII)
 ID_OR_RECOVERY = re.compile(r"(.+)\.([0-9]+)", re.ASCII | re.DOTALL)
@@ -91,11 +90,8 @@ class Operations:
 
     async def rejections(self, count: int) -> list[ValidationFailure]:
         """The newest `count` rejections, the newest first; those of a newer version are left out."""
-        found: list[ValidationFailure] = []
-        for message in await self._validation.latest(count, self._subjects.validation_request()):
-            with suppress(ValidationError):
-                found.append(ValidationFailure.model_validate_json(message.body))
-        return found
+        newest = await self._validation.latest(count, self._subjects.validation_request())
+        return [found for message in newest if (found := readable(ValidationFailure, message.body))]
 
     async def letter(self, letter_id: int) -> StoredLetter:
         """The dead letter with this id. Raises OperationError when there is none."""

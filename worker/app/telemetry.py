@@ -10,14 +10,13 @@ import enum
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
 import structlog
-from pydantic import ValidationError
 
 from schemas import audit
 from schemas.analysis import AnalysisResult
@@ -32,6 +31,7 @@ from worker.domain.values.conversation import ModelRequest, Reply, ToolTurn, Tur
 from worker.domain.values.delivery import Delivery, MessageHandler, Settlement
 from worker.domain.values.errors import GiveUp, Retry
 from worker.domain.values.ports import AuditRecord, Clock, Events, Model
+from worker.domain.values.readable import readable
 
 Attributes = dict[str, Any]
 
@@ -208,10 +208,9 @@ class MeteredEvents:
         handled = HANDLED.get()
         if handled is not None and record.event_id not in handled.seen:
             handled.seen.add(record.event_id)
-            with suppress(ValidationError):  # an event of another version
-                event = AuditEvent.model_validate_json(record.body)
-                if event.time >= handled.began:  # else an earlier run counted it
-                    self._report(event, handled)
+            event = readable(AuditEvent, record.body)
+            if event and event.time >= handled.began:  # else an earlier run counted it
+                self._report(event, handled)
         await self._events.audit(record)
 
     async def reject(self, failure: ValidationFailure) -> None:

@@ -173,11 +173,9 @@ class _Run:
 def _document(
     case: CaseDirectory, body: bytes, outcome: Outcome | None, events: list[AuditEvent]
 ) -> dict[str, Any]:
-    from worker.app.client import as_json as json_of
-
     return {
         "case": case.name,
         "request": read_json(body, body.decode("utf-8", "replace")),  # as text if it was rejected
-        "result": json_of(outcome) if outcome is not None else None,
+        "result": outcome.model_dump(mode="json") if outcome is not None else None,
         "audit_events": [event.model_dump(mode="json") for event in events],
     }

@@ -126,7 +126,6 @@ def _validate(body: bytes, kind: RequestKind, *, say_valid: bool, as_json: bool)
 
 async def _submit(body: bytes, kind: RequestKind, wait_seconds: float | None, *, as_json: bool) -> int:
     from worker.app.client import RequestClient
-    from worker.app.client import as_json as json_of
 
     submitted = None
     try:
@@ -150,7 +149,7 @@ async def _submit(body: bytes, kind: RequestKind, wait_seconds: float | None, *,
             err=True,
         )
     elif as_json:
-        print_json(json_of(outcome))
+        print_json(outcome.model_dump(mode="json"))
     else:
         print_outcome(outcome)
     return exit_code(outcome)
@@ -226,7 +225,6 @@ async def show(key: Key, *, json_output: Json = False) -> int:
     Exit code 1 if there is no result, or not yet.
     """
     from worker.app.cli.report import print_result
-    from worker.app.client import as_json as json_of
     from worker.app.operations import State, read_key
 
     key = read_key(key)
@@ -247,7 +245,7 @@ async def show(key: Key, *, json_output: Json = False) -> int:
         typer.echo(f"error: {said.format(key=key, what=_what(key))}", err=True)
         return EXIT_ERROR
     if json_output:
-        print_json(json_of(result))
+        print_json(result.model_dump(mode="json"))
     else:
         print_result(result)
     return 0

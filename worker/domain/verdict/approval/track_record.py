@@ -18,10 +18,11 @@ from datetime import datetime
 from itertools import takewhile
 from typing import NamedTuple
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from schemas.fields import Timestamp
 from schemas.outcome import RemediationOutcome
+from worker.domain.values.readable import readable
 from worker.domain.values.remediations import PastRemediation, TrackRecord
 
 
@@ -123,9 +124,8 @@ class Proposals:
 
     def add_result(self, key: str, body: bytes) -> None:
         """Add a stored result; older results come first."""
-        try:
-            result = _StoredResult.model_validate_json(body)
-        except ValidationError:
+        result = readable(_StoredResult, body)
+        if result is None:
             self._unreadable += 1
             return
         if not (chosen := result.workflow_id):
@@ -139,12 +139,10 @@ class Proposals:
 
     def add_outcome(self, key: str, body: bytes) -> None:
         """Add a published outcome."""
-        try:
-            outcome = RemediationOutcome.model_validate_json(body)
-        except ValidationError:
+        if outcome := readable(RemediationOutcome, body):
+            self._outcomes[hash(key)] = PastRemediation(key).reported(outcome)
+        else:
             self._unreadable += 1
-            return
-        self._outcomes[hash(key)] = PastRemediation(key).reported(outcome)
 
     def forget(self, before: datetime | None, newest: int | None = None) -> None:
         """Drop older results, all but the `newest` results, and outcomes without a result.
