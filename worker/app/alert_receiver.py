@@ -19,7 +19,7 @@ import structlog
 from aiohttp import web
 
 from schemas.taxonomy import RequestKind
-from worker.app.http_server import has_bearer, listening
+from worker.app.http_server import has_bearer, listening, livez
 from worker.domain.alerts.request import (
     NAME_CHARS,
     address_of,
@@ -193,9 +193,6 @@ async def serve(receiver: AlertReceiver, host: str, port: int, token: str) -> As
             log.warning("alerts_not_published", reason=str(e))
             return web.json_response({"error": str(e)}, status=503)
         return web.json_response(dict(receiver.counts))
-
-    async def livez(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
 
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/webhook", webhook)

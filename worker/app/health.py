@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from aiohttp import web
 
-from worker.app.http_server import listening
+from worker.app.http_server import listening, livez
 from worker.app.metrics import WorkerMetrics
 
 Check = Callable[[], str]
@@ -37,9 +37,6 @@ async def serve(
     notices: Mapping[str, Check] = MappingProxyType({}),
 ) -> AsyncIterator[int]:
     """Serve until the context ends; yields the port (the system's choice for 0)."""
-
-    async def livez(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
         wrong = problems(checks)

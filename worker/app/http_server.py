@@ -29,6 +29,11 @@ def is_same(given: str, secret: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
 
 
+async def livez(_: web.Request) -> web.Response:
+    """Answer a liveness probe: the event loop runs."""
+    return web.Response(text="ok\n")
+
+
 class _Connections:
     """Since when each connection waits for its client, and the body of the request that it is answering."""
 

@@ -103,7 +103,6 @@ class FencedStream:
         *,
         patience_seconds: float = BROKER_PATIENCE_SECONDS,
         api_prefix: str = API,
-        spread: Callable[[float, float], float] = random.uniform,
         faults: StreamFaults | None = None,
     ) -> None:
         self._faults = faults or StreamFaults()
@@ -111,7 +110,7 @@ class FencedStream:
         self.bucket = stream.removeprefix("KV_")
         """The name of the key-value bucket, if it is the stream of one (NATS ADR-8)."""
         self._js = nc.jetstream(timeout=REQUEST_SECONDS, prefix=api_prefix)
-        self._patience_seconds, self._spread = patience_seconds, spread
+        self._patience_seconds = patience_seconds
         self._unconfirmed = 0
 
     # --- reading
@@ -373,7 +372,7 @@ class FencedStream:
             else:
                 self._faults.clear(self._stream, call)
                 return found
-            await asyncio.sleep(pause * self._spread(0.5, 1.0))
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not secret
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     @contextlib.contextmanager

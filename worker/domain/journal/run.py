@@ -169,7 +169,7 @@ class Run:
 
     async def conclude(self, result: AnalysisResult, **kept: Any) -> None:
         """Make the result the last step of the request: from now on every run publishes this one."""
-        workflow = result.selected_workflow
+        workflow, body = result.selected_workflow, result.model_dump_json().encode()
         self.trail.record(
             audit.ResponseComplete(
                 status=result.status,
@@ -177,11 +177,11 @@ class Run:
                 workflow_id=workflow.workflow_id if workflow else None,
                 confidence=workflow.confidence if workflow else None,
                 approval_required=result.approval.required,
-                result_sha256=hashlib.sha256(result.model_dump_json().encode()).hexdigest(),
+                result_sha256=hashlib.sha256(body).hexdigest(),
                 usage=result.usage,
             )
         )
-        await self.append(RESULT, result.model_dump_json().encode(), **kept)
+        await self.append(RESULT, body, **kept)
 
     async def end(self, outcome: str, **notes: Any) -> None:
         """Record how this run ended, so that it does not count as dead."""

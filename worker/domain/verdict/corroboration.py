@@ -16,7 +16,7 @@ from worker.domain.cluster.fields import stamp
 from worker.domain.diagnosis.actions import ProposedAction
 from worker.domain.diagnosis.causes import Diagnosis, Strength
 from worker.domain.diagnosis.claims import Claim, ClaimVerdict, Doubt, corroborate, diagnose
-from worker.domain.diagnosis.driver import Budget, Investigator
+from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
 from worker.domain.diagnosis.settled import settled_since
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, one_line
@@ -79,7 +79,6 @@ class Corroborator:
     cluster: Cluster
     signal: ObjectRef
     now: datetime
-    budget: Budget = field(default_factory=Budget)
 
     async def judge(self, accepted: Accepted, evidence: EvidenceLog) -> Corroborated:
         """Judge whether the cluster confirms the answer.
@@ -87,7 +86,7 @@ class Corroborator:
         Reads are added to the evidence. Never raises ClusterError.
         """
         facts, claim = ClusterFacts(now=self.now), claim_of(accepted)
-        investigator = Investigator(self.cluster, self.budget)
+        investigator = Investigator(self.cluster)
         verdict = await investigator.conclude(facts, lambda known: corroborate(known, self.signal, claim))
         if verdict.confirmed and verdict.finding:
             futile = futile_parameter(accepted, verdict.finding, facts)
@@ -109,7 +108,7 @@ class Corroborator:
         object has shown the opposite since `before`, and by any cause that the cluster states.
         """
         facts = ClusterFacts(now=self.now)
-        found, since = await Investigator(self.cluster, self.budget).conclude(
+        found, since = await Investigator(self.cluster).conclude(
             facts, lambda known: (diagnose(known, self.signal), settled_since(known, self.signal, spoken_of))
         )
         stated = tuple(f.sentence for f in found if f.strength is Strength.DIRECT)
@@ -127,9 +126,7 @@ class Corroborator:
         ClusterError.
         """
         facts = ClusterFacts(now=self.now, texts=True)
-        found = await Investigator(self.cluster, self.budget).conclude(
-            facts, lambda known: diagnose(known, self.signal)
-        )
+        found = await Investigator(self.cluster).conclude(facts, lambda known: diagnose(known, self.signal))
         _keep(facts, evidence)
         causes = tuple(map(_cause, found[:MAX_CAUSES])) or (_nothing_stated(self.signal),)
         return Corroborated(causes=causes, reads=len(facts.answers))
