@@ -49,7 +49,7 @@ async def test_problems_are_json_for_scripts_and_warnings_fail_only_when_asked(d
 
 async def test_a_directory_without_workflows_is_refused_as_by_a_worker(tmp_path):
     ended = await rca("catalog", "lint", str(tmp_path))
-    told = f"{tmp_path}:0: there are no workflows\n"
+    told = f"{tmp_path}: there are no workflows\n"
     assert (1, told, "0 workflows, 1 error, 0 warnings\n") == (ended.code, ended.out, ended.err)
     (problem,) = (await rca("catalog", "lint", str(tmp_path), "--json")).json()
     assert ("error", "there are no workflows") == (problem["level"], problem["message"])

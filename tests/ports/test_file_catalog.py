@@ -55,6 +55,21 @@ def test_the_catalog_of_the_corpus_has_no_problems():
             "warning: kind: RemediationWorkflw is skipped: did you mean RemediationWorkflow?",
         ),
         (
+            "apiVersion: kubernaut.ai/v1alpha1\nkind: Fix\nspec: {actionType: R}\n",
+            2,
+            "warning: kind: Fix is skipped: did you mean RemediationWorkflow?",
+        ),
+        (
+            "apiVersion: kubernaut.ai/v1alpha1\nKind: RemediationWorkflow\nspec: {actionType: R}\n",
+            1,
+            "warning: kind: an object without kind is skipped: did you mean RemediationWorkflow?",
+        ),
+        (
+            "apiVersion: kubernau.ai/v1alpha1\nkind: ActionType\nspec: {}\n",
+            1,
+            "warning: apiVersion: ActionType of kubernau.ai/v1alpha1 is skipped: did you mean kubernaut.ai/v1alpha1?",
+        ),
+        (
             "kind: RemediationWorkflow\nspec: {actionType: R}\n",
             1,
             "apiVersion: RemediationWorkflow requires apiVersion kubernaut.ai/v",
@@ -348,6 +363,9 @@ async def test_an_invalid_catalog_does_not_open_and_lists_every_problem(tmp_path
 
 async def test_warnings_do_not_stop_a_catalog_and_an_empty_one_does_not_open(tmp_path):
     with pytest.raises(CatalogUnavailable, match="no workflows"):
+        await FileCatalog.open(tmp_path)
+    write(tmp_path, "kind: RemediationWorkflw\nspec: {}\n", "skipped.yaml")
+    with pytest.raises(CatalogUnavailable, match=r"skipped.yaml:1: warning: kind: RemediationWorkflw"):
         await FileCatalog.open(tmp_path)
     write(tmp_path, HEAD + "unknown: x\n")
     catalog = await FileCatalog.open(tmp_path)

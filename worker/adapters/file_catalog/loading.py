@@ -92,7 +92,8 @@ def rejection(contents: CatalogContents, directory: Path) -> str:
     if errors:
         shown = "\n".join(str(p) for p in errors[:MAX_SHOWN_PROBLEMS])
         return f"{len(errors)} problems in the catalog {directory}:\n{shown}"
-    return "" if contents.workflows else f"no workflows in the catalog {directory}"
+    skipped = "".join(f"\n{p}" for p in contents.problems[:MAX_SHOWN_PROBLEMS])
+    return "" if contents.workflows else f"no workflows in the catalog {directory}{skipped}"
 
 
 def read_directory(directory: Path) -> CatalogContents:
@@ -211,14 +212,19 @@ def _read_kubernaut(contents: CatalogContents, document: YamlDocument, value: Ma
 
 def _doubts_of_skipped(document: YamlDocument, value: Mapping[str, Any]) -> Iterator[CatalogProblem]:
     """A warning when a skipped object was probably meant to be a catalog object."""
-    kind = str(value.get("kind"))
+    kind, spec = str(value.get("kind") or "an object without kind"), value.get("spec")
+    version = str(value.get("apiVersion") or GROUP)
     near = difflib.get_close_matches(kind.lower(), [ours.lower() for ours in KINDS], 1, TYPO)
+    fields = {snake_case(str(name)) for name in spec} if isinstance(spec, dict) else set()
+    meant = next((ours for ours in KINDS if [ours.lower()] == near), KINDS[0] if "action_type" in fields else "")
     if "workflow_id" in value or "action_type" in value:
         message = "skipped: a workflow in the flat form must not have kind or apiVersion"
         yield document.problem((), message, warning=True)
-    elif near and str(value.get("apiVersion") or GROUP).startswith(GROUP):
-        meant = next(ours for ours in KINDS if ours.lower() == near[0])
+    elif meant and kind not in KINDS and (version.startswith(GROUP) or not near):
         yield document.problem(("kind",), f"{kind} is skipped: did you mean {meant}?", warning=True)
+    elif meant and not version.startswith(GROUP):
+        message = f"{kind} of {version} is skipped: did you mean {KUBERNAUT}?"
+        yield document.problem(("apiVersion",), message, warning=True)
 
 
 def _read_action(

@@ -42,8 +42,8 @@ class CatalogProblem:
 
     def __str__(self) -> str:
         """`catalog/scale.yaml:12: ...`, as editors read it."""
-        level = "warning: " if self.warning else ""
-        return f"{self.file}:{self.line}: {level}{one_line(self.message, MAX_MESSAGE_CHARS)}"
+        level, line = "warning: " if self.warning else "", f":{self.line}" if self.line else ""
+        return f"{self.file}{line}: {level}{one_line(self.message, MAX_MESSAGE_CHARS)}"
 
 
 @dataclass(frozen=True, slots=True)
