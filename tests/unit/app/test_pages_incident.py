@@ -17,7 +17,7 @@ from tests.fakes.audit_chains import accepted, chain, complete, failed
 from tests.fakes.manifests import deployment, replica_set
 from tests.fakes.messages import review_result
 from worker.app.pages.incident import SOURCES, axis, in_the_cluster, in_the_investigation, incident_page
-from worker.app.pages.rendering import Line, lines
+from worker.app.telling import Line, lines
 from worker.domain.cluster.changes import describe_changes
 from worker.domain.cluster.events import Happening
 from worker.domain.values.objects import ObjectRef

@@ -216,7 +216,9 @@ def _doubts_of_skipped(document: YamlDocument, value: Mapping[str, Any]) -> Iter
     version = str(value.get("apiVersion") or GROUP)
     near = difflib.get_close_matches(kind.lower(), [ours.lower() for ours in KINDS], 1, TYPO)
     fields = {snake_case(str(name)) for name in spec} if isinstance(spec, dict) else set()
-    meant = next((ours for ours in KINDS if [ours.lower()] == near), KINDS[0] if "action_type" in fields else "")
+    meant = next(
+        (ours for ours in KINDS if [ours.lower()] == near), KINDS[0] if "action_type" in fields else ""
+    )
     if "workflow_id" in value or "action_type" in value:
         message = "skipped: a workflow in the flat form must not have kind or apiVersion"
         yield document.problem((), message, warning=True)

@@ -15,6 +15,7 @@ from rich.text import Text
 from schemas.analysis import AnalysisResult, CorroborationSource, ReportedSignal
 from schemas.workflow import SelectedWorkflow
 from worker.app import verdict_line
+from worker.app.telling import telling
 from worker.domain.untrusted.evidence import make_visible, one_line
 
 STYLES = {"good": "green", "warn": "yellow", "calm": "cyan", "bad": "red"}
@@ -86,19 +87,24 @@ def _incident(signal: ReportedSignal, result: AnalysisResult) -> Table:
 
 
 def _evidence(result: AnalysisResult) -> Table:
-    """The evidence that the causal chain cites; without any, what confirms the answer, or was read first."""
+    """The lines that matter; then what the causal chain cites, or what confirms the answer, or was read first."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(style="cyan", no_wrap=True, min_width=3)
-    table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
+    table.add_column(overflow="fold", ratio=1)
+    found = telling(result)
+    for line in found:
+        text = one_line(f"{line.form}: {line.text}", LINE_CHARS)
+        table.add_row(_text(one_line(line.evidence, ID_CHARS)), _text(text))
     claims = result.root_cause_analysis.causal_claims if result.root_cause_analysis else ()
     cited = {id_ for claim in claims for id_ in claim.evidence}
     cited = cited or set(result.corroboration.evidence if result.corroboration else ())
-    shown = sorted(result.evidence, key=lambda item: item.id not in cited)[:SHOWN_EVIDENCE]
+    shown = sorted(result.evidence, key=lambda item: item.id not in cited)[: SHOWN_EVIDENCE - len(found)]
     for item in shown:
         source = item.source.removeprefix("enrichment:")
         told = item.summary.lower().startswith(source.lower())
-        line = item.summary if told else f"{source} {item.summary}"
-        table.add_row(_text(one_line(item.id, ID_CHARS)), _text(one_line(line, LINE_CHARS)))
+        read = _text(one_line(item.summary if told else f"{source} {item.summary}", LINE_CHARS), style="dim")
+        read.no_wrap, read.overflow = True, "ellipsis"
+        table.add_row(_text(one_line(item.id, ID_CHARS)), read)
     if more := len(result.evidence) - len(shown):
         table.add_row("…", _text(f"and {more} more; --json shows them", style="dim"))
     return table

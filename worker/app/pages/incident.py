@@ -18,6 +18,7 @@ from schemas.audit import AuditEvent, LLMResponse, LLMToolCall, ResponseFailed, 
 from schemas.evidence import EvidenceItem
 from worker.app import verdict_line
 from worker.app.event_line import step_of
+from worker.app.telling import Telling, telling
 
 ROWS_KEPT = 400
 BEFORE = timedelta(hours=24)
@@ -50,6 +51,8 @@ class IncidentPage:
     cited: Sequence[EvidenceItem]
     """Evidence that the causal chain cites; `uncited` is what else the model saw."""
     uncited: Sequence[EvidenceItem]
+    telling: Sequence[Telling]
+    """The lines of the evidence that matter."""
     confirming: Sequence[EvidenceItem]
     """The evidence by which rules confirm the answer."""
     cluster: Sequence[Moment]
@@ -67,6 +70,7 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
         result=result,
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],
+        telling=telling(result),
         confirming=[item for item in result.evidence if item.id in confirming - cited],
         cluster=_with_signal(in_the_cluster(result.evidence), result),
         timeline=in_the_investigation(events),

@@ -6,8 +6,6 @@ HTML is escaped by Jinja, Markdown by `_markdown`; neither template marks anythi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -15,17 +13,12 @@ from markupsafe import Markup
 
 from worker.app import verdict_line
 from worker.app.pages.incident import IncidentPage, axis
+from worker.app.telling import lines
 from worker.domain.untrusted.evidence import make_visible
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@]|(?<=:)/|^[-+#=]|^\d+(?=[.)](?:\s|$))|(?<=\bwww)\.)")
 """What can begin a construct of CommonMark, an automatic link or, at the start of a line, a block."""
 LONGEST_FENCE = 40
-TROUBLE = re.compile(
-    r"^\S+ Warning |\b(?:error|fatal|panic|critical|exception|traceback|oomkilled)\b", re.IGNORECASE
-)
-CHANGE = re.compile(r"(\s*\S+: )(.*?) -> (.*)")
-QUOTED_CHARS = 24
-"""A shorter line may occur in the text of a root cause by chance."""
 
 
 def environment() -> Environment:
@@ -84,28 +77,3 @@ def _fenced(value: str) -> str:
 
 def _money(value: float | None) -> str | Markup:
     return "unknown" if value is None else f"${value:.4f}"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """`tone` is `quoted` for what the root cause says word by word, `bad` for trouble.
-
-    A change has `old` and `new`.
-    """
-
-    text: str
-    tone: str = ""
-    old: str = ""
-    new: str = ""
-
-
-def lines(excerpt: str, cause: str = "") -> Iterator[Line]:
-    """The lines of an excerpt; `cause` is the text of the root cause."""
-    for text in excerpt.splitlines():
-        change = CHANGE.fullmatch(text)
-        if change and not text.startswith(("{", "[")):
-            yield Line(change[1], old=change[2], new=change[3])
-        elif len(text) >= QUOTED_CHARS and text.strip() in cause:
-            yield Line(text, "quoted")
-        else:
-            yield Line(text, "bad" if not text.startswith("{") and TROUBLE.search(text) else "")

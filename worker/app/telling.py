@@ -1,0 +1,115 @@
+"""The lines of the evidence that matter: those that a human would look up first.
+
+Evidence is text from outside: these lines are chosen by their form, and show what somebody wrote there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from schemas.analysis import AnalysisResult
+from schemas.evidence import EvidenceItem
+from worker.app.verdict_line import cause_text
+
+TROUBLE = re.compile(
+    r"^\S+ Warning |\b(?:error|fatal|panic|critical|exception|traceback|oomkilled)\b", re.IGNORECASE
+)
+CHANGE = re.compile(r"(\s*\S+: )(.*?) -> (.*)")
+QUOTED_CHARS = 24
+"""A shorter line may occur in the text of a root cause by chance."""
+LOGS = frozenset({"get_pod_logs", "enrichment:logs"})
+EVENTS = frozenset({"get_events", "enrichment:events"})
+TABLES = frozenset({"list_resources", "enrichment:pods"})
+CHANGES = frozenset({"get_resource_context", "enrichment:changes"})
+SHOWN = 3
+FORMS = ("changed", "state", "log", "event")
+"""The forms of lines, the most telling ones first; one of each is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`tone` is `quoted` for what the root cause says word by word, `bad` for trouble.
+
+    A change has `old` and `new`.
+    """
+
+    text: str
+    tone: str = ""
+    old: str = ""
+    new: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A line of a piece of evidence, and what it is: one of FORMS."""
+
+    form: str
+    text: str
+    evidence: str
+
+
+def lines(excerpt: str, cause: str = "") -> Iterator[Line]:
+    """The lines of an excerpt; `cause` is the text of the root cause."""
+    for text in excerpt.splitlines():
+        change = CHANGE.fullmatch(text)
+        if change and not text.startswith(("{", "[")):
+            yield Line(change[1], old=change[2], new=change[3])
+        elif len(text) >= QUOTED_CHARS and text.strip() in cause:
+            yield Line(text, "quoted")
+        else:
+            yield Line(text, "bad" if not text.startswith("{") and TROUBLE.search(text) else "")
+
+
+def telling(result: AnalysisResult) -> list[Telling]:
+    """What shows the trouble of the affected object, or else of the object that the signal names."""
+    affected, told = result.affected_resource, result.signal
+    ours, theirs = _about(affected.name if affected else ""), _about(told.resource_name if told else "")
+    cause, best = cause_text(result), dict[str, tuple[tuple[bool, int], Telling]]()
+    for item in result.evidence:
+        for form, line, where, weight in _candidates(item, cause):
+            is_ours, is_theirs = bool(ours.search(where)), bool(theirs.search(where)) and form != "changed"
+            score = (is_ours, weight)
+            if weight and (is_ours or is_theirs) and (form not in best or score > best[form][0]):
+                best[form] = score, Telling(form, line.strip(), item.id)
+    return [best[form][1] for form in FORMS if form in best][:SHOWN]
+
+
+def _about(name: str) -> re.Pattern[str]:
+    """Finds the name of an object, and the names of its pods; nothing for no name."""
+    return re.compile(
+        rf"(?<![\w.-]){re.escape(name)}(?:-[a-z0-9]{{1,10}}){{0,2}}(?![\w.-])" if name else r"(?!)"
+    )
+
+
+def _candidates(item: EvidenceItem, cause: str) -> Iterator[tuple[str, str, str, int]]:
+    """The lines that may be shown: form, text, where it names its object, and how telling it is (0: not at all).
+
+    Of equally telling ones, the first is shown.
+    """
+    text, weights = item.excerpt, {"quoted": 2, "bad": 1, "": 0}
+    if item.source in TABLES:
+        yield from (("state", f"{name}: {reason}", name, 1) for name, reason in _states(text))
+    if item.source in CHANGES:
+        with suppress(ValueError, AttributeError, TypeError):
+            text = "\n".join(json.loads(text).get("recent_changes", ()))
+        for line in lines(text):
+            weight = (2 if line.new and line.new in cause else 1) if line.old or line.new else 0
+            yield "changed", f"{line.text}{line.old} -> {line.new}", item.summary, weight
+    if item.source in LOGS and not text.startswith("error: "):
+        last_first = reversed(list(lines(text, cause)))
+        yield from (("log", line.text, item.summary, weights[line.tone]) for line in last_first)
+    if item.source in EVENTS:
+        last_first = reversed(list(lines(text, cause)))
+        yield from (("event", line.text, line.text, weights[line.tone]) for line in last_first)
+
+
+def _states(table: str) -> Iterator[tuple[str, str]]:
+    """Names and reasons in the rows of a table, as far as they have a reason."""
+    header, *rows = [line.split(" | ") for line in table.splitlines()] or [[]]
+    if {"NAME", "REASON"} <= set(header):
+        name, reason = header.index("NAME"), header.index("REASON")
+        yield from ((row[name], row[reason]) for row in rows if len(row) > reason and row[reason] != "-")
