@@ -131,9 +131,7 @@ async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exam
     for difference in await provision(nc, items, apply=False):
         if difference.action in {Action.DRIFT, Action.WOULD_UPDATE}:
             text = f"{difference.name} differs from the settings: {difference.detail}"
-            yield Examination(
-                "streams", Level.WARNING, text, "run `rca provision`, or correct what it cannot change"
-            )
+            yield Examination("streams", Level.WARNING, text, DRIFT_REMEDY)
     if times := [each.server_time for each in found if each.server_time]:
         clock.compare(times, asked)
         yield _clock(clock)
@@ -150,10 +148,7 @@ def _streams(found: list[Found]) -> list[Examination]:
         limit, stored = info["config"].get("max_bytes", 0), info.get("state", {}).get("bytes", 0)
         if limit > 0 and stored > FILLING * limit:
             text = f"{each.item.name} holds {stored / limit:.0%} of its byte limit"
-            remedy = (
-                "archive it (`rca audit export`), or raise RCA_NATS__STORE_MEBIBYTES and run `rca provision`"
-            )
-            rows.append(Examination("streams", Level.WARNING, text, remedy))
+            rows.append(Examination("streams", Level.WARNING, text, FULL_REMEDY))
     return rows
 
 
@@ -249,11 +244,7 @@ async def _asked(name: str, model: Model) -> list[Examination]:
 def _judged(name: str, reply: Reply, seconds: float) -> list[Examination]:
     if [call.name for call in reply.tool_calls] != [PING.name]:
         text = f"{name} answers, but does not call tools: it cannot investigate"
-        return [
-            Examination(
-                "model", Level.FAULT, text, "choose a model that can call tools, or enable them on the server"
-            )
-        ]
+        return [Examination("model", Level.FAULT, text, TOOLS_REMEDY)]
     rows = [_ok("model", f"{name} answers and calls tools ({seconds:.1f} s)")]
     if reply.usage.cost_usd is None:
         text = f"the price of {reply.model} is not known: RCA_LLM__MAX_COST_USD cannot limit it"
@@ -269,16 +260,12 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
     offered = await catalog.actions(SelectionContext())
     count = sum(action.workflow_count for action in offered)
     if not count:
-        yield Examination(
-            "catalog",
-            Level.FAULT,
-            "the catalog has no usable workflow",
-            "rca catalog lint DIRECTORY",
-        )
+        text = "the catalog has no usable workflow"
+        yield Examination("catalog", Level.FAULT, text, CATALOG_REMEDY)
     else:
         yield _ok("catalog", f"workflows: {count}, action types: {len(offered)}")
     for text, remedy in (
-        (catalog.problem, "rca catalog lint DIRECTORY"),
+        (catalog.problem, CATALOG_REMEDY),
         (catalog.meaning_problem, "check RCA_CATALOG__EMBEDDINGS"),
         (catalog_advice(settings.catalog), "write workflows of your own (docs/catalog.md)"),
     ):
@@ -350,24 +337,21 @@ def _at(address: str) -> Iterator[None]:
         raise ReportedError(f"{address}: {e}") from e
 
 
+CLUSTER_REMEDY = "check RCA_KUBERNETES__KUBECONFIG, its context and its credentials (docs/kubernetes.md)"
+DRIFT_REMEDY = "run `rca provision`, or correct what it cannot change"
+FULL_REMEDY = "archive it (`rca audit export`), or raise RCA_NATS__STORE_MEBIBYTES and run `rca provision`"
 RIGHTS_REMEDY = "apply deploy/kubernetes/rbac.yaml for the worker's ServiceAccount"
+TOOLS_REMEDY = "choose a model that can call tools, or enable them on the server"
 MODEL_REMEDY = "check RCA_LLM__MODEL, RCA_LLM__API_KEY and RCA_LLM__BASE_URL (docs/models.md)"
+CATALOG_REMEDY = "check the RCA_CATALOG__ settings; `rca catalog lint DIR` checks files (docs/catalog.md)"
 MCP_REMEDY = "check RCA_MCP__SERVERS and RCA_MCP__TOOLS (docs/mcp.md)"
 TRACES_REMEDY = "check the variables OTEL_EXPORTER_OTLP_* (docs/operations.md)"
 POLICY_REMEDY = "check RCA_POLICY__PATH or RCA_POLICY__URL (docs/policy.md)"
 AREAS: tuple[tuple[str, Area, str], ...] = (
     ("nats", _nats, "docs/nats.md explains addresses, credentials and permissions"),
-    (
-        "kubernetes",
-        _kubernetes,
-        "check RCA_KUBERNETES__KUBECONFIG, its context and its credentials (docs/kubernetes.md)",
-    ),
+    ("kubernetes", _kubernetes, CLUSTER_REMEDY),
     ("model", _model, MODEL_REMEDY),
-    (
-        "catalog",
-        _catalog,
-        "check the RCA_CATALOG__ settings; `rca catalog lint DIR` checks files (docs/catalog.md)",
-    ),
+    ("catalog", _catalog, CATALOG_REMEDY),
     ("policy", _policy, POLICY_REMEDY),
     ("audit", _audit, "check RCA_AUDIT__SIGNING_KEY_FILE (docs/audit.md)"),
     ("prometheus", _prometheus, "check RCA_PROMETHEUS__URL and its token"),

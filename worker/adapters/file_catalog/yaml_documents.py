@@ -45,6 +45,11 @@ class CatalogProblem:
         level, line = "warning: " if self.warning else "", f":{self.line}" if self.line else ""
         return f"{self.file}{line}: {level}{one_line(self.message, MAX_MESSAGE_CHARS)}"
 
+    @property
+    def level(self) -> str:
+        """`error` or `warning`."""
+        return "warning" if self.warning else "error"
+
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:

@@ -54,15 +54,7 @@ def lint(
     errors = sum(not problem.warning for problem in problems)
     if json_output:
         print_json(
-            [
-                {
-                    "file": p.file,
-                    "line": p.line,
-                    "level": "warning" if p.warning else "error",
-                    "message": p.message,
-                }
-                for p in problems
-            ]
+            [{"file": p.file, "line": p.line, "level": p.level, "message": p.message} for p in problems]
         )
     else:
         for problem in problems:
@@ -80,12 +72,8 @@ async def list_workflows(directory: Directory, *, json_output: Json = False) -> 
 
     found = sorted(await FileCatalog.open(directory), key=lambda w: (w.action_type, w.workflow_id))
     if json_output:
-        print_json(
-            [
-                {"workflow_id": w.workflow_id, "version": w.version, "action_type": w.action_type}
-                for w in found
-            ]
-        )
+        fields = ("workflow_id", "version", "action_type")
+        print_json([{name: getattr(workflow, name) for name in fields} for workflow in found])
         return 0
     for workflow in found:
         typer.echo(_line(workflow.action_type, workflow))

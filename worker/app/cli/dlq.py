@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -120,17 +121,9 @@ async def _each(
 
 
 def _facts(letter: StoredLetter) -> dict[str, Any]:
-    return {
-        "id": letter.id,
-        "reason": letter.reason,
-        "error": letter.error,
-        "remediation_id": _remediation_id(letter),
-        "origin_subject": letter.origin_subject,
-        "origin_sequence": letter.origin_sequence,
-        "deliveries": letter.deliveries,
-        "stored_at": letter.stored_at.isoformat(),
-        "bytes": len(letter.body),
-    }
+    facts = asdict(letter) | {"remediation_id": _remediation_id(letter), "bytes": len(letter.body)}
+    del facts["body"]
+    return facts | {"stored_at": letter.stored_at.isoformat()}
 
 
 def _remediation_id(letter: StoredLetter) -> str:

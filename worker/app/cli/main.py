@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -98,24 +99,17 @@ def _group(prefix: str) -> str:
     return prefix.removeprefix("RCA_").removesuffix("__")
 
 
-app.command(rich_help_panel=TRY)(demo)
+COMMANDS: Mapping[str, Sequence[Callable[..., object]]] = {
+    TRY: (demo, replay, snapshot),
+    RUN: (worker, provision, alertmanager),
+    REQUESTS: (submit, watch, console, show, report, record, cancel),
+    PREPARE: (doctor, settings, permissions),
+}
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 app.command(name="eval", rich_help_panel=TRY)(evaluate)
-app.command(rich_help_panel=TRY)(replay)
-app.command(rich_help_panel=TRY)(snapshot)
-app.command(rich_help_panel=RUN)(worker)
-app.command(rich_help_panel=RUN)(provision)
-app.command(rich_help_panel=RUN)(alertmanager)
 app.command(rich_help_panel=RUN, epilog=MCP_EPILOG)(mcp)
-app.command(rich_help_panel=REQUESTS)(submit)
-app.command(rich_help_panel=REQUESTS)(watch)
-app.command(rich_help_panel=REQUESTS)(console)
-app.command(rich_help_panel=REQUESTS)(show)
-app.command(rich_help_panel=REQUESTS)(report)
-app.command(rich_help_panel=REQUESTS)(record)
-app.command(rich_help_panel=REQUESTS)(cancel)
-app.command(rich_help_panel=PREPARE)(doctor)
-app.command(rich_help_panel=PREPARE)(settings)
-app.command(rich_help_panel=PREPARE)(permissions)
 app.command(name="spec-hash", rich_help_panel=PREPARE)(spec_hash)
 app.add_typer(sandbox, name="sandbox", rich_help_panel=TRY)
 app.add_typer(dlq, name="dlq", rich_help_panel=REQUESTS)
