@@ -24,19 +24,10 @@ from worker.app.server_clock import ServerClock
 from worker.app.settings import ConfigurationError, Settings
 from worker.app.settings.groups import LlmSettings
 from worker.app.supervisor import Supervisor
+from worker.app.wiring import outside
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models, open_shadow
 from worker.app.wiring.mounted import open_mcp
-from worker.app.wiring.outside import (
-    catalog_advice,
-    checked_namespace,
-    open_catalog,
-    open_cluster,
-    open_datastorage,
-    open_policy,
-    open_prometheus,
-    read_signer,
-)
 from worker.app.wiring.tracing import endpoint, new_tracer
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.investigation.models.chain import provider_of
@@ -162,8 +153,8 @@ def _clock(clock: ServerClock) -> Examination:
 
 
 async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
-    cluster = await open_cluster(settings, stack)
-    namespace = checked_namespace(settings.kubernetes)
+    cluster = await outside.open_cluster(settings, stack)
+    namespace = outside.checked_namespace(settings.kubernetes)
     try:
         await cluster.check(namespace)
     except ClusterError as e:
@@ -256,7 +247,7 @@ def _judged(name: str, reply: Reply, seconds: float) -> list[Examination]:
 
 
 async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
-    catalog = await open_catalog(settings.catalog, stack, Supervisor())
+    catalog = await outside.open_catalog(settings.catalog, stack, Supervisor())
     offered = await catalog.actions(SelectionContext())
     count = sum(action.workflow_count for action in offered)
     if not count:
@@ -267,14 +258,14 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
     for text, remedy in (
         (catalog.problem, CATALOG_REMEDY),
         (catalog.meaning_problem, "check RCA_CATALOG__EMBEDDINGS"),
-        (catalog_advice(settings.catalog), "write workflows of your own (docs/catalog.md)"),
+        (outside.catalog_advice(settings.catalog), "write workflows of your own (docs/catalog.md)"),
     ):
         if text:
             yield Examination("catalog", Level.WARNING, text, remedy)
 
 
 async def _policy(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
-    policy = await open_policy(settings.policy, stack, Supervisor())
+    policy = await outside.open_policy(settings.policy, stack, Supervisor())
     decision = await policy.decide(example_input())
     if policy.problem:
         yield Examination("policy", Level.FAULT, policy.problem, POLICY_REMEDY)
@@ -283,19 +274,19 @@ async def _policy(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Ex
 
 
 async def _audit(settings: Settings, _: AsyncExitStack) -> AsyncIterator[Examination]:
-    if read_signer(settings.audit):
+    if outside.read_signer(settings.audit):
         yield _ok("audit", "the signing key can be read")
 
 
 async def _prometheus(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
-    if prometheus := await open_prometheus(settings.prometheus, stack):
+    if prometheus := await outside.open_prometheus(settings.prometheus, stack):
         with _at(settings.prometheus.url):
             await prometheus.instant("vector(1)", datetime.now(UTC))
         yield _ok("prometheus", f"{settings.prometheus.url} answers")
 
 
 async def _history(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
-    if history := await open_datastorage(settings.history, stack):
+    if history := await outside.open_datastorage(settings.history, stack):
         with _at(settings.history.url):
             await history.past(ObjectRef("Deployment", "rca-doctor", "default"), _no_hash())
         yield _ok("history", f"{settings.history.url} answers")

@@ -15,26 +15,16 @@ from worker.app.metrics import WorkerMetrics
 from worker.app.settings.groups import WorkerSettings
 from worker.domain.journal.run import Run
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts
+from worker.domain.values import errors
 from worker.domain.values.delays import NOT_NOW_SECONDS
 from worker.domain.values.delivery import Settlement, retry
-from worker.domain.values.errors import (
-    BLOCKING,
-    ClusterUnreadable,
-    GiveUp,
-    GiveUpReason,
-    JournalGap,
-    Preempted,
-    PreemptReason,
-    Retry,
-    is_resource_fault,
-)
 from worker.domain.values.ports import Clock
 from worker.domain.values.retry import error_delay, next_delay, probe_pause
 from worker.domain.values.step_kinds import MODEL_OUTAGE
 from worker.domain.verdict.outcome import Ending, Stop
 
 PROBES = 5
-PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_REJECTS_ALL})
+PERHAPS_OF_ONE = frozenset({errors.GiveUpReason.MODEL_UNREACHABLE, errors.GiveUpReason.MODEL_REJECTS_ALL})
 """Failures that the probing request itself may cause: after PROBES probes in a row, another one probes."""
 CLUSTER_UNREADABLE = "cluster_unreadable"
 
@@ -75,17 +65,17 @@ class FailedRuns:
         if lacking := _lacking(problem):
             return await self._released(run, lacking, problem)
         match problem:
-            case Retry():
+            case errors.Retry():
                 return await self._later(run, counts, problem)
-            case GiveUp():
-                blocked = problem.reason in BLOCKING
+            case errors.GiveUp():
+                blocked = problem.reason in errors.BLOCKING
                 end = self._blocked(run, problem) if blocked else self._escalated(run, short(problem))
                 return await end
-            case Preempted():
+            case errors.Preempted():
                 await run.end(RELEASED, reason=problem.reason)
                 log.info("run_preempted", request=run.accepted.key, reason=problem.reason)
                 return Hold(0.0, run.name)
-            case JournalGap():
+            case errors.JournalGap():
                 return await self.closing.dead_letter(run, DeadLetterReason.JOURNAL_GAP, short(problem))
         log.error("analysis_failed", error=short(problem), exc_info=problem)
         return await self._failed(run, counts, problem)
@@ -97,7 +87,7 @@ class FailedRuns:
         log.warning("run_released", request=run.accepted.key, reason=lacking, error=short(problem))
         return retry(NOT_NOW_SECONDS)
 
-    async def _later(self, run: Run, counts: Counts, problem: Retry) -> Settlement | Hold:
+    async def _later(self, run: Run, counts: Counts, problem: errors.Retry) -> Settlement | Hold:
         attempt, now = counts.failures + 1, self.clock.now()
         delay = next_delay(
             self.settings.retries,
@@ -121,9 +111,10 @@ class FailedRuns:
         ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=why)
         return await self.closing.answer(await self.without_answer(run, ending), run)
 
-    async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
+    async def _blocked(self, run: Run, problem: errors.GiveUp) -> Hold:
         """While every call fails, one request probes the model, the others wait, and no further one begins."""
-        message, outage = run.accepted.delivery.message, problem.reason is GiveUpReason.MODEL_UNREACHABLE
+        message = run.accepted.delivery.message
+        outage = problem.reason is errors.GiveUpReason.MODEL_UNREACHABLE
         await run.end(RELEASED, reason=MODEL_OUTAGE if outage else problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
         self.admission.block(short(problem))
@@ -147,6 +138,6 @@ class FailedRuns:
 
 def _lacking(problem: Exception) -> str:
     """The thing that a run lacked through no fault of its request; empty for any other failure."""
-    if isinstance(problem, ClusterUnreadable):
+    if isinstance(problem, errors.ClusterUnreadable):
         return CLUSTER_UNREADABLE
-    return PreemptReason.OPEN_FILES if is_resource_fault(problem) else ""
+    return errors.PreemptReason.OPEN_FILES if errors.is_resource_fault(problem) else ""
