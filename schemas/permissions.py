@@ -152,11 +152,12 @@ def _provisioner(s: Subjects) -> Rights:
 
 
 def _operator(s: Subjects) -> Rights:
-    # Requests: does one wait that is cancelled? Rejections: was this one published before?
-    cancel = f"KV_{s.cancel_bucket}"
+    # Requests: does one wait that is cancelled? Rejections: was this one published before? Journal: why does a
+    # request wait that has begun?
+    buckets = (f"KV_{s.cancel_bucket}", f"KV_{s.journal_bucket}")
     # Outcomes: `rca outcomes report` compares them with the results.
     kept = (s.dlq_stream, s.results_stream, s.outcomes_stream, s.audit_stream, s.recordings_stream)
-    read = (*kept, cancel, s.requests_stream, s.validation_stream)
+    read = (*kept, *buckets, s.requests_stream, s.validation_stream)
     asked = [
         *s.request_subjects(),
         f"$KV.{s.cancel_bucket}.>",

@@ -19,9 +19,12 @@ from tests.fakes.audit_chains import accepted, chain, complete, failed
 from tests.fakes.messages import NOON, dead, refused, review_result
 from tests.nats_servers import one_server
 from tests.processes import COMMAND, Ended, environment
+from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
+from worker.adapters.nats.stream import FencedStream
 from worker.app.operations import Operations, State
+from worker.domain.values.step_kinds import BEGIN, END
 
 
 @dataclass
@@ -89,6 +92,13 @@ async def begin_it(place):
 async def nobody_knows_it(place):
     await place.js.publish("rca.request.incident", body("rr-1"))
     await place.js.publish("$KV.RCA_JOURNAL.rr-1.1", b"a step of the incident, not of the recovery")
+
+
+async def let_it_wait(place):
+    journal = NatsJournal(FencedStream(place.nc, "KV_RCA_JOURNAL"), place.nc)
+    run = await journal.open("rr-1.2", "a-run")
+    await run.append(BEGIN)
+    await run.append(END, outcome="released", reason="model_refused_credentials")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +180,12 @@ async def test_the_result_of_a_request_is_shown_by_key_or_by_id(place):
 
 @pytest.mark.parametrize(
     ("happened", "said"),
-    [(queue_it, "queue"), (begin_it, "analysed"), (nobody_knows_it, "rr-1.2 is unknown")],
+    [
+        (queue_it, "queue"),
+        (begin_it, "analysed"),
+        (let_it_wait, "waits (model refused credentials)"),
+        (nobody_knows_it, "rr-1.2 is unknown"),
+    ],
 )
 async def test_a_request_without_a_result_has_its_state_told(place, happened, said):
     await happened(place)
@@ -213,6 +228,28 @@ async def test_a_request_is_followed_until_it_ends(place, end, code):
     assert code == ended.code, ended
     assert "rr-1" in ended.out
     assert "rr-2" not in ended.out
+
+
+@pytest.mark.process
+async def test_watch_says_why_a_request_waits(place):
+    await let_it_wait(place)
+    process = await asyncio.create_subprocess_exec(
+        *(*COMMAND, "watch", "rr-1.2"), env=environment(place.env), stderr=asyncio.subprocess.PIPE
+    )
+    assert (await process.stderr.readline()).startswith(b"waiting for steps")
+    assert b"rr-1.2 waits: model refused credentials\n" == await process.stderr.readline()
+    result = review_result("rr-1", 2, kind="recovery")
+    await place.js.publish("rca.result.recovery.rr-1.2", result.model_dump_json().encode())
+    assert (0, True) == (await process.wait(), b"has ended" in await process.stderr.read())
+
+
+async def test_the_newest_events_are_read_in_their_order(place):
+    events = chain("rr-1", [accepted(), complete("rr-1")])
+    for body in (b"{}", *(event.model_dump_json().encode() for event in events)):
+        await place.js.publish("rca.audit.request.accepted", body)
+    operations = Operations(place.nc, Subjects())
+    assert events == await operations.newest_events(3)
+    assert events[1:] == await operations.newest_events(1)
 
 
 async def test_watch_says_that_a_request_has_ended(place):

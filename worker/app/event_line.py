@@ -23,7 +23,7 @@ def _investigated(payload: Payload) -> str:
         case audit.RequestAccepted():
             return "request accepted"
         case audit.RequestResumed(replayed_steps=steps):
-            return f"resumed by another worker after {steps} journaled step{'' if steps == 1 else 's'}"
+            return f"resumed after {steps} journaled step{'' if steps == 1 else 's'}"
         case audit.EnrichmentCompleted(failed_sources=failed) as found:
             unknown = f", unknown: {', '.join(failed)}" if failed else ""
             return f"{len(found.evidence_ids)} facts gathered in {found.duration_seconds:.1f} s{unknown}"

@@ -117,6 +117,7 @@ class RequestHandler:
                 self._metrics.retries.labels(RetryReason.BROKER_UNAVAILABLE).inc()
                 return retry(broker_delay(delivery.deliveries))
             finally:
+                structlog.contextvars.unbind_contextvars("request")
                 self._admission.release(delivery.message)
 
     async def exhausted(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> None:
@@ -145,15 +146,15 @@ class RequestHandler:
         accepted = await self._accept(body, headers, delivery)
         if isinstance(accepted, InvalidRequest):
             return await self._closing.reject(accepted, body, delivery)
+        structlog.contextvars.bind_contextvars(request=accepted.key)
         last_run = ""
-        with structlog.contextvars.bound_contextvars(request=accepted.key):
-            while True:
-                outcome = await self._attempt(accepted, last_run)
-                if isinstance(outcome, Settlement):
-                    return outcome
-                last_run = outcome.run
-                if not await self._waited(outcome, accepted):
-                    return retry(NOT_NOW_SECONDS)
+        while True:
+            outcome = await self._attempt(accepted, last_run)
+            if isinstance(outcome, Settlement):
+                return outcome
+            last_run = outcome.run
+            if not await self._waited(outcome, accepted):
+                return retry(NOT_NOW_SECONDS)
 
     async def _waited(self, hold: Hold, accepted: AcceptedRequest) -> bool:
         """Wait for the end of the hold, or until the request is cancelled or expires.

@@ -10,8 +10,10 @@ from functools import partial
 from nats.aio.client import Client
 
 from schemas.analysis import AnalysisResult, Status
+from schemas.audit import AuditEvent
 from schemas.failure import ValidationFailure
 from schemas.subjects import Lane, Subjects, kv_key, request_key
+from worker.adapters.nats.journal_format import Unreadable, read_head
 from worker.adapters.nats.publish import NatsResults
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, StoredLetter
 from worker.adapters.nats.stream import FencedStream
@@ -20,6 +22,8 @@ from worker.app.client import readable_key
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.readable import readable
+from worker.domain.values.errors import ReportedError, Unavailable
+from worker.domain.values.step_kinds import END
 
 KEY = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+(\.[0-9]+)?", re.ASCII)
 ID_OR_RECOVERY = re.compile(r"(.+)\.([0-9]+)", re.ASCII | re.DOTALL)
@@ -73,6 +77,8 @@ class Operations:
         self._requests = stream(subjects.requests_stream)
         self._journal = stream(f"KV_{subjects.journal_bucket}")
         self._validation = stream(subjects.validation_stream)
+        self._reads_journal = True
+        self._audit = stream(subjects.audit_stream)
         self._letters = NatsDeadLetters(stream(subjects.dlq_stream), self._requests, subjects)
         self._cancellations = NatsCancellations(stream(f"KV_{subjects.cancel_bucket}"))
 
@@ -142,6 +148,32 @@ class Operations:
         if await self._ended(key):  # while we looked
             return State.FINISHED
         return State.STARTED if started else State.UNKNOWN
+
+    async def waits_for(self, key: str) -> str:
+        """Why the last run of a request ended without a result, in words; empty while a run works on it.
+
+        Empty also without the right to read the journal, which operators have not had from the beginning.
+        """
+        try:
+            newest = await self._journal.newest(self._steps(key)) if self._reads_journal else None
+            head = read_head(newest.body) if newest else None
+        except Unavailable:
+            self._reads_journal = False
+            return ""
+        except Unreadable:
+            return ""
+        return str(head.notes.get("reason", "")).replace("_", " ") if head and head.kind == END else ""
+
+    async def newest_events(self, count: int) -> list[AuditEvent]:
+        """The newest audit events, the oldest of them first; those of a newer version are left out."""
+        found: list[AuditEvent] = []
+        for message in reversed(await self._audit.latest(count)):
+            with suppress(ValidationError):
+                found.append(AuditEvent.model_validate_json(message.body))
+        return found
+
+    def _steps(self, key: str) -> str:
+        return f"$KV.{self._journal.bucket}.{kv_key(key)}.*"
 
     async def _ended(self, key: str) -> AnalysisResult | None:
         """The result of a request that has ended.

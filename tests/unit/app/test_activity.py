@@ -89,12 +89,29 @@ def test_the_board_stays_small_whatever_is_heard():
     assert ENDED_KEPT == len(activity(*(event(DONE, f"rr-{n}") for n in range(ENDED_KEPT + 5))).ended)
 
 
-def shown(made, width=80):
+def shown(made, width=80, waits=None, **state):
     out = io.StringIO()
-    state = {"delivered": {"stream_seq": 9}, "ack_floor": {"stream_seq": 1}, "num_pending": 1234}
+    state = {"delivered": {"stream_seq": 9}, "ack_floor": {"stream_seq": 1}, "num_pending": 1234, **state}
     lanes = {"p0": ConsumerState.model_validate(state)}
-    Console(file=out, width=width, highlight=False).print(picture(made, lanes, BEGAN + timedelta(seconds=30)))
+    screen = picture(made, lanes, waits or {}, BEGAN + timedelta(seconds=30))
+    Console(file=out, width=width, highlight=False).print(screen)
     return out.getvalue()
+
+
+def test_the_live_view_says_why_requests_wait():
+    made = activity(event(accepted()), event(accepted(), "rr-2"))
+    lines = shown(made, waits={"rr-1": "model refused credentials", "rr-2": ""}).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert ["waits" in line for line in lines if "rr-" in line] == [True, False]
+    assert ["waiting: model refused credentials; /readyz of the workers says more"] == [
+        line.strip() for line in lines if line.startswith("waiting")
+    ]
+
+
+@pytest.mark.parametrize(("waiting", "analysed", "said"), [(3, 0, True), (3, 1, False), (0, 0, False)])
+def test_the_live_view_says_when_nobody_takes_requests(waiting, analysed, said):
+    text = shown(activity(), num_pending=waiting, num_ack_pending=analysed)
+    assert said == ("no worker takes them" in text)
 
 
 def test_the_live_view_shows_queues_analyses_and_verdicts_in_80_columns():

@@ -46,13 +46,20 @@ def logged():
         yield entries
 
 
-async def test_every_line_names_the_request_and_no_later_line_does():
-    rig = HandlerRig(World.saying(LEFT_ALONE, final(answer())))
+@pytest.mark.parametrize(
+    ("replies", "fate", "events"),
+    [
+        ([LEFT_ALONE, final(answer())], ACK.fate, {"run_postponed", "result_published"}),
+        ([Unavailable("cut off")], Fate.RETRY, {"broker_unavailable"}),
+    ],
+)
+async def test_every_line_names_the_request_and_no_later_line_does(replies, fate, events):
+    rig = HandlerRig(World.saying(*replies))
     merge = structlog.contextvars.merge_contextvars
     with structlog.testing.capture_logs(processors=[merge]) as entries:
-        assert ACK == await rig.take()
+        assert fate == (await rig.take()).fate
     assert {"rr-1"} == {entry["request"] for entry in entries}
-    assert {"run_postponed", "result_published"} <= {entry["event"] for entry in entries}
+    assert events <= {entry["event"] for entry in entries}
     assert "request" not in structlog.contextvars.get_contextvars()
 
 

@@ -232,12 +232,13 @@ async def show(key: Key, *, json_output: Json = False) -> int:
         result = await operations.result(key)
         if result is None:
             async with waiting_for("the state of the request"):
-                state = await operations.state(key)
+                state, why = await operations.state(key), await operations.waits_for(key)
             result = await operations.result(key) if state is State.FINISHED else None
     if result is None:
+        waits = f"waits ({why}); /readyz of the workers says more" if why else "is being analysed"
         said = {
             State.QUEUED: "{what} is in the queue; it has no result yet",
-            State.STARTED: "{what} has no result yet: it is being analysed, or waits for something that /readyz names",
+            State.STARTED: f"{{what}} has no result yet: it {waits}",
         }.get(
             state,
             "request {key} is unknown: check the key that `rca submit` prints; results are kept for 30 days",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import Json, asynchronous, one_line, session
+from worker.app.cli.console import Json, asynchronous, one_line, session, waiting_for
 from worker.app.cli.requests import EXIT_DEAD_LETTER
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ RESULT_SECONDS = 5.0
 """How often the result of a followed request is looked up while no event of it arrives."""
 SHOWN_IN_FLIGHT, SHOWN_ENDED = 12, 8
 KEY_CHARS, STEP_CHARS = 16, 200
+EVENTS_READ = 400
+"""How many earlier events the live view begins with."""
 
 
 @asynchronous
@@ -97,6 +99,7 @@ async def _follow(
     from worker.app.event_line import step_of
 
     typer.echo(f"waiting for steps of {key or 'any request'}; Ctrl-C ends", err=True)
+    told = ""
     while True:
         try:
             async with asyncio.timeout(RESULT_SECONDS if key else None):
@@ -104,6 +107,9 @@ async def _follow(
         except TimeoutError:
             if key is not None and (stored := await operations.result(key)) is not None:
                 return _said_ended(key, stored)
+            if key is not None and (why := await operations.waits_for(key)) != told:
+                told = why
+                typer.echo(f"{key} {f'waits: {why}' if why else 'goes on'}", err=True)
             continue
         if key is not None and event.request_key != key:
             continue
@@ -111,8 +117,8 @@ async def _follow(
             typer.echo(event.model_dump_json())
         elif line := step_of(event):
             indent = "  " if line.startswith(" ") else ""
-            told = f"{one_line(event.request_key, STEP_CHARS)}  {indent}{one_line(line, STEP_CHARS)}"
-            typer.echo(f"{event.time:%H:%M:%S}  {told}")
+            about = f"{one_line(event.request_key, STEP_CHARS)}  {indent}{one_line(line, STEP_CHARS)}"
+            typer.echo(f"{event.time:%H:%M:%S}  {about}")
         if key is not None and event.event_type in ENDS:
             return EXIT_DEAD_LETTER if event.event_type is EventType.RESPONSE_FAILED else 0
 
@@ -129,25 +135,32 @@ async def _live(console: Console, operations: Operations, events: asyncio.Queue[
 
     from worker.app.activity import Activity
 
-    activity, lanes = Activity(), await operations.lanes()
+    activity, lanes, waits = Activity(), await operations.lanes(), dict[str, str]()
     loop = asyncio.get_running_loop()
-    read_at = loop.time()
+    async with waiting_for("the newest audit events"):
+        for event in await operations.newest_events(EVENTS_READ):
+            activity.record(event)
+    read_at = 0.0
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             while not events.empty():
                 activity.record(events.get_nowait())
             if loop.time() - read_at > LANES_SECONDS:
+                keys = list(activity.in_flight)[-SHOWN_IN_FLIGHT:]
+                waits = {key: await operations.waits_for(key) for key in keys}
                 lanes, read_at = await operations.lanes(), loop.time()
-            live.update(picture(activity, lanes, datetime.now(UTC)), refresh=True)
+            live.update(picture(activity, lanes, waits, datetime.now(UTC)), refresh=True)
             with contextlib.suppress(TimeoutError):
                 activity.record(await asyncio.wait_for(events.get(), REFRESH_SECONDS))
 
 
-def picture(activity: Activity, lanes: Mapping[str, ConsumerState], now: datetime) -> Group:
-    """The whole screen, for 80 columns."""
+def picture(
+    activity: Activity, lanes: Mapping[str, ConsumerState], waits: Mapping[str, str], now: datetime
+) -> Group:
+    """The whole screen, for 80 columns. `waits` says why requests are not being analysed at the moment."""
     from rich.console import Group
 
-    return Group(_lanes(lanes), _in_flight(activity, now), _ended(activity))
+    return Group(_lanes(lanes), _in_flight(activity, waits, now), _ended(activity))
 
 
 def _table(title: str, *columns: str, wide: str) -> Table:
@@ -172,11 +185,13 @@ def _table(title: str, *columns: str, wide: str) -> Table:
 def _lanes(lanes: Mapping[str, ConsumerState]) -> Table:
     table = _table("Queues", "lane", "waiting", "being analysed", "", wide="")
     for name, state in lanes.items():
-        table.add_row(name, f"{state.num_pending:,}", f"{state.num_ack_pending:,}", "")
+        idle = state.num_pending and not state.num_ack_pending
+        remark = "no worker takes them: see /readyz" if idle else ""
+        table.add_row(name, f"{state.num_pending:,}", f"{state.num_ack_pending:,}", remark)
     return table
 
 
-def _in_flight(activity: Activity, now: datetime) -> Table:
+def _in_flight(activity: Activity, waits: Mapping[str, str], now: datetime) -> Table:
     from rich.text import Text
 
     from worker.app.event_line import step_of, work_after
@@ -184,12 +199,16 @@ def _in_flight(activity: Activity, now: datetime) -> Table:
     runs = list(activity.in_flight.values())
     title = f"\nIn flight ({len(runs):,})"
     table = _table(title, "request", "step", "calls", "tools", "tokens", "cost", "time", wide="step")
+    if reasons := sorted(set(waits.values()) - {""}):
+        table.caption = Text(f"waiting: {', '.join(reasons)}; /readyz of the workers says more")
+        table.caption_justify = "left"
     for run_ in runs[-SHOWN_IN_FLIGHT:]:
-        step = one_line(step_of(run_.last).strip() or work_after(run_.last), STEP_CHARS)
+        why = waits.get(run_.key)
+        step = f"waits: {why}" if why else step_of(run_.last).strip() or work_after(run_.last)
         seconds = max(0.0, (now - run_.began).total_seconds())
         table.add_row(
             Text(_short(run_.key)),
-            Text(step),
+            Text(one_line(step, STEP_CHARS)),
             f"{run_.calls}",
             f"{run_.tools}",
             f"{run_.tokens:,}",
