@@ -21,10 +21,18 @@ TROUBLE = re.compile(
 CHANGE = re.compile(r"(\s*\S+: )(.*?) -> (.*)")
 QUOTED_CHARS = 24
 """A shorter line may occur in the text of a root cause by chance."""
-LOGS = frozenset({"get_pod_logs", "enrichment:logs"})
-EVENTS = frozenset({"get_events", "enrichment:events"})
-TABLES = frozenset({"list_resources", "enrichment:pods"})
-CHANGES = frozenset({"get_resource_context", "enrichment:changes"})
+FORM_OF = {
+    "enrichment:changes": "changed",
+    "get_resource_context": "changed",
+    "enrichment:pods": "state",
+    "list_resources": "state",
+    "enrichment:logs": "log",
+    "get_pod_logs": "log",
+    "enrichment:events": "event",
+    "get_events": "event",
+}
+"""The form of the lines that a source of evidence may tell, by its name."""
+WEIGHTS = {"quoted": 2, "bad": 1, "": 0}
 SHOWN = 3
 FORMS = ("changed", "state", "log", "event")
 """The forms of lines, the most telling ones first; one of each is shown."""
@@ -70,7 +78,8 @@ def telling(result: AnalysisResult) -> list[Telling]:
     ours, theirs = _about(affected.name if affected else ""), _about(told.resource_name if told else "")
     cause, best = cause_text(result), dict[str, tuple[tuple[bool, int], Telling]]()
     for item in result.evidence:
-        for form, line, where, weight in _candidates(item, cause):
+        form = FORM_OF.get(item.source, "")
+        for line, where, weight in _candidates(item, cause):
             is_ours, is_theirs = bool(ours.search(where)), bool(theirs.search(where)) and form != "changed"
             score = (is_ours, weight)
             if weight and (is_ours or is_theirs) and (form not in best or score > best[form][0]):
@@ -85,26 +94,24 @@ def _about(name: str) -> re.Pattern[str]:
     )
 
 
-def _candidates(item: EvidenceItem, cause: str) -> Iterator[tuple[str, str, str, int]]:
-    """The lines that may be shown: form, text, where it names its object, and how telling it is (0: not at all).
+def _candidates(item: EvidenceItem, cause: str) -> Iterator[tuple[str, str, int]]:
+    """The lines that may be shown, where each names its object, and how telling it is (0: not at all).
 
     Of equally telling ones, the first is shown.
     """
-    text, weights = item.excerpt, {"quoted": 2, "bad": 1, "": 0}
-    if item.source in TABLES:
-        yield from (("state", f"{name}: {reason}", name, 1) for name, reason in _states(text))
-    if item.source in CHANGES:
-        with suppress(ValueError, AttributeError, TypeError):
-            text = "\n".join(json.loads(text).get("recent_changes", ()))
-        for line in lines(text):
-            weight = (2 if line.new and line.new in cause else 1) if line.old or line.new else 0
-            yield "changed", f"{line.text}{line.old} -> {line.new}", item.summary, weight
-    if item.source in LOGS and not text.startswith("error: "):
-        last_first = reversed(list(lines(text, cause)))
-        yield from (("log", line.text, item.summary, weights[line.tone]) for line in last_first)
-    if item.source in EVENTS:
-        last_first = reversed(list(lines(text, cause)))
-        yield from (("event", line.text, line.text, weights[line.tone]) for line in last_first)
+    text = item.excerpt
+    match FORM_OF.get(item.source):
+        case "state":
+            yield from ((f"{name}: {reason}", name, 1) for name, reason in _states(text))
+        case "changed":
+            with suppress(ValueError, AttributeError, TypeError):
+                text = "\n".join(json.loads(text).get("recent_changes", ()))
+            for line in lines(text):
+                weight = (2 if line.new and line.new in cause else 1) if line.old or line.new else 0
+                yield f"{line.text}{line.old} -> {line.new}", item.summary, weight
+        case "log" | "event" as form if not text.startswith("error: "):
+            for line in reversed(list(lines(text, cause))):
+                yield line.text, item.summary if form == "log" else line.text, WEIGHTS[line.tone]
 
 
 def _states(table: str) -> Iterator[tuple[str, str]]:

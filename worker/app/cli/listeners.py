@@ -49,12 +49,10 @@ async def alertmanager() -> int:
             settings.worker.cluster_name,
             Stormwatch(rule),
         )
-        with listening_on(
-            own.host, own.port, "choose another with RCA_ALERTMANAGER__HOST and RCA_ALERTMANAGER__PORT"
-        ):
-            port = await stack.enter_async_context(
-                serve(receiver, own.host, own.port, own.token.get_secret_value())
-            )
+        advice = "choose another with RCA_ALERTMANAGER__HOST and RCA_ALERTMANAGER__PORT"
+        server = serve(receiver, own.host, own.port, own.token.get_secret_value())
+        with listening_on(own.host, own.port, advice):
+            port = await stack.enter_async_context(server)
         return await until_interrupted(f"listening on http://{own.host}:{port}/webhook")
 
 
@@ -91,7 +89,6 @@ async def console() -> int:
             await web.refresh(show)
         advice = "choose another with RCA_CONSOLE__HOST and RCA_CONSOLE__PORT"
         with listening_on(own.host, own.port, advice):
-            server = serve(web, own.host, own.port)
-            async with server as port:
+            async with serve(web, own.host, own.port) as port:
                 said = "" if own.token.get_secret_value() else f"\ntoken: {token}"
                 return await until_interrupted(f"listening on http://{own.host}:{port}/{said}")

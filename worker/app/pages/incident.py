@@ -18,21 +18,14 @@ from schemas.audit import AuditEvent, LLMResponse, LLMToolCall, ResponseFailed, 
 from schemas.evidence import EvidenceItem
 from worker.app import verdict_line
 from worker.app.event_line import step_of
-from worker.app.telling import Telling, telling
+from worker.app.telling import FORM_OF, Telling, telling
 
 ROWS_KEPT = 400
 BEFORE = timedelta(hours=24)
 """Rows that are older than the last one by more than this are left out."""
 DRAWN = timedelta(hours=2)
 """How long before the last row the scale begins. Bars of earlier rows begin at the left edge."""
-SOURCES = {
-    "get_events",
-    "get_resource_context",
-    "list_resources",
-    "enrichment:changes",
-    "enrichment:events",
-    "enrichment:pods",
-}
+SOURCES = {source for source, form in FORM_OF.items() if form != "log"}
 TIME = r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 EVENT = re.compile(rf"^({TIME}) (Normal|Warning) ([^\n]+)$", re.MULTILINE)
 SINCE = re.compile(r" \(since (2\d{3}-\d\d-\d\dT)?(\d\d:\d\d:\d\dZ)\)")

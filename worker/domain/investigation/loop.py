@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
+from worker.domain.investigation import journaled_steps as journaled
 from worker.domain.investigation.corrections import (
     MAX_CALLS_PER_REPLY,
     NOT_RUN,
@@ -26,17 +27,6 @@ from worker.domain.investigation.corrections import (
     WRAP_UP,
     correction,
     refusals,
-)
-from worker.domain.investigation.journaled_steps import (
-    ASKED,
-    SAVED_REFUSAL,
-    SAVED_TOOLS,
-    Asked,
-    JournaledSteps,
-    Ran,
-    SavedRefusal,
-    SavedTools,
-    read_step,
 )
 from worker.domain.investigation.models.shrink import expected_tokens, fitted, prefix_chars, shrunk
 from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
@@ -185,7 +175,7 @@ class _Loop:
     """The state of an investigation, and its three steps. Each is replayed, or claimed, done and recorded."""
 
     def __init__(self, given: Investigation) -> None:
-        self._given, self._journaled = given, JournaledSteps(given.run.past)
+        self._given, self._journaled = given, journaled.JournaledSteps(given.run.past)
         self.turns: list[Turn] = [UserTurn(given.opening)]
         self._attempts: list[Attempt] = []
         self._told: set[Unreadable] = set()
@@ -230,7 +220,7 @@ class _Loop:
             tuple(self._attempts), self._spent, model, stop, detail, self._shrunk, self._facts, self._partial
         )
 
-    async def next_reply(self) -> Asked:
+    async def next_reply(self) -> journaled.Asked:
         """The next reply of the model: from the journal, or asked for."""
         asked = self._journaled.reply() or await self._ask_until_answered()
         for _ in range(asked.shrunk):
@@ -251,8 +241,8 @@ class _Loop:
             before = len(given.evidence.items)
             ran = await self._run(reply, allowed, tool_calls)
             memory = given.toolbox.remembered(ran.turn.results)
-            saved = SavedTools(ran, given.evidence.items[before:], memory)
-            await given.run.append(TOOLS, SAVED_TOOLS.dump_json(saved))
+            saved = journaled.SavedTools(ran, given.evidence.items[before:], memory)
+            await given.run.append(TOOLS, journaled.SAVED_TOOLS.dump_json(saved))
         self.turns.append(saved.ran.turn)
         self._count(replace(self._spent, tool_calls=tool_calls, wall_seconds=saved.ran.wall_seconds))
 
@@ -269,10 +259,10 @@ class _Loop:
                 await self._given.observer.judged(attempt, last=self._is_last(attempt))
             if isinstance(judged.verdict, Rejected):
                 verdict = judged.verdict
-                refusal = SavedRefusal(
+                refusal = journaled.SavedRefusal(
                     verdict.problems, judged.workflow_id, seconds, verdict.partial, judged.at, told
                 )
-                self._refusal = SAVED_REFUSAL.dump_json(refusal)
+                self._refusal = journaled.SAVED_REFUSAL.dump_json(refusal)
         if told is not None:
             self._told.add(told)
         elif judged.stop is None:
@@ -303,7 +293,7 @@ class _Loop:
         is_new = way not in {Unreadable.REFUSED, *self._told}
         return way if can_submit and spare and is_new else None
 
-    async def _ask_until_answered(self) -> Asked:
+    async def _ask_until_answered(self) -> journaled.Asked:
         """Ask for the next reply. Failed calls are retried by the rule for tries."""
         given, waited = self._given, 0.0
         request = self._request()
@@ -337,7 +327,7 @@ class _Loop:
             raise GiveUp(GiveUpReason.BUDGET_SPENT, used_up)
         return replace(request, tools_allowed=not must_wrap_up(spent, given.limits, expected))
 
-    async def _ask(self, request: ModelRequest) -> Asked:
+    async def _ask(self, request: ModelRequest) -> journaled.Asked:
         """Claim the call, make it, record the reply."""
         given, number = self._given, self._spent.llm_calls + 1
         await given.proceed()
@@ -347,9 +337,9 @@ class _Loop:
         reply, was_shrunk = await self._call(request)
         await given.observer.replied(number, reply)
         closing = not request.tools_allowed
-        data = ASKED.dump_json(Asked(reply, self.spent.wall_seconds, closing, was_shrunk))
+        data = journaled.ASKED.dump_json(journaled.Asked(reply, self.spent.wall_seconds, closing, was_shrunk))
         await given.run.append(LLM, data)
-        return read_step(ASKED, data)  # as a successor reads it
+        return journaled.read_step(journaled.ASKED, data)  # as a successor reads it
 
     async def _call(self, request: ModelRequest) -> tuple[Reply, int]:
         """Call the model. A conversation that is too long for it is shrunk, and it is called once more.
@@ -379,7 +369,7 @@ class _Loop:
         room = max(0, self._given.limits.tool_calls - self._spent.tool_calls)
         return reply.tool_calls[: min(MAX_CALLS_PER_REPLY, room)]
 
-    async def _run(self, reply: Reply, allowed: Sequence[ToolCall], tool_calls: int) -> Ran:
+    async def _run(self, reply: Reply, allowed: Sequence[ToolCall], tool_calls: int) -> journaled.Ran:
         """Run the allowed calls, refuse the others. `tool_calls` counts those run by the end of this turn."""
         given = self._given
         results = await given.toolbox.run_all(allowed)
@@ -390,7 +380,7 @@ class _Loop:
             await given.observer.tool_ran(call, result)
         expected = expected_tokens((*self.turns, ToolTurn(results)), self._prefix)
         note = WRAP_UP if must_wrap_up(spent, given.limits, expected) else ""
-        return Ran(ToolTurn(results, note), spent.wall_seconds)
+        return journaled.Ran(ToolTurn(results, note), spent.wall_seconds)
 
     def _count(self, spent: Spent) -> None:
         """Take over the costs at the end of a step, as a successor finds them in the journal."""

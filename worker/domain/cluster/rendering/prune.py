@@ -24,15 +24,7 @@ from worker.domain.cluster.fields import (
     without_own_name,
 )
 from worker.domain.cluster.references import is_token_volume
-from worker.domain.cluster.rendering.api_types import (
-    CONTAINER,
-    META,
-    POD_SPEC,
-    TYPES,
-    UNTYPED,
-    ApiType,
-    type_of,
-)
+from worker.domain.cluster.rendering import api_types
 from worker.domain.untrusted.redaction.harmless import HIDDEN_ENV, HIDDEN_VALUE, harmless, secret_value
 from worker.domain.values.objects import Manifest
 
@@ -73,7 +65,7 @@ def prune(manifest: Manifest) -> Manifest:
     Environment values that may be credentials and values under keys that name secrets are hidden. Values of
     Secrets are never passed on.
     """
-    kind, known = text(manifest.get("kind")), type_of(manifest)
+    kind, known = text(manifest.get("kind")), api_types.type_of(manifest)
     pruned: dict[str, Any] = {}
     for key, value in manifest.items():
         if key == "metadata":
@@ -84,9 +76,9 @@ def prune(manifest: Manifest) -> Manifest:
             shown = _value(str(key), value, 1, known.child(str(key)))
             if shown is not None:
                 pruned[str(key)] = shown
-    if known is TYPES["Pod"]:
+    if known is api_types.TYPES["Pod"]:
         _prune_pod_status(pruned)
-    elif known is not UNTYPED:
+    elif known is not api_types.UNTYPED:
         _prune_status(pruned)
     return {key: pruned[key] for key in sorted(pruned, key=_order)}
 
@@ -238,10 +230,10 @@ def _config_value(key: str, value: Any) -> Any:
     return _value(key, value, 2)
 
 
-def _value(key: str, value: Any, depth: int, known: ApiType = UNTYPED) -> Any:
+def _value(key: str, value: Any, depth: int, known: api_types.ApiType = api_types.UNTYPED) -> Any:
     if depth > MAX_DEPTH:
         return "[nested too deeply]"
-    if known is META:
+    if known is api_types.META:
         return _metadata(value, depth)
     if isinstance(value, dict):
         return _object(value, depth, known)
@@ -252,31 +244,35 @@ def _value(key: str, value: Any, depth: int, known: ApiType = UNTYPED) -> Any:
     return value if isinstance(value, int | float | bool) or value is None else str(value)
 
 
-def _object(value: dict[Any, Any], depth: int, known: ApiType) -> dict[str, Any]:
+def _object(value: dict[Any, Any], depth: int, known: api_types.ApiType) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, item in value.items():
         field = str(name)
         shown = _filtered(field, item, known) if isinstance(item, list) else item
         if shown is None or not known.shows(field, shown) or (shown == [] and item != []):
             continue
-        if known is POD_SPEC and field == "serviceAccount" and item == value.get("serviceAccountName"):
+        if (
+            known is api_types.POD_SPEC
+            and field == "serviceAccount"
+            and item == value.get("serviceAccountName")
+        ):
             continue
         kept[field] = _value(field, shown, depth + 1, known.child(field))
     return kept
 
 
-def _filtered(field: str, value: list[Any], known: ApiType) -> list[Any]:
+def _filtered(field: str, value: list[Any], known: api_types.ApiType) -> list[Any]:
     """An array without the elements that every pod gets."""
-    if known is POD_SPEC and field == "tolerations":
+    if known is api_types.POD_SPEC and field == "tolerations":
         return [item for item in value if not _default_toleration(item)]
-    if known is POD_SPEC and field == "volumes":
+    if known is api_types.POD_SPEC and field == "volumes":
         return [item for item in value if not is_token_volume(item)]
-    if known is CONTAINER and field == "volumeMounts":
+    if known is api_types.CONTAINER and field == "volumeMounts":
         return [item for item in value if mapping(item).get("mountPath") != TOKEN_MOUNT]
     return value
 
 
-def _list(key: str, value: list[Any], depth: int, known: ApiType) -> list[Any]:
+def _list(key: str, value: list[Any], depth: int, known: api_types.ApiType) -> list[Any]:
     if key == "env":
         return [_env(item, depth) for item in value]
     return [_value("", item, depth + 1, known) for item in value]
