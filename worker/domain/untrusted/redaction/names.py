@@ -21,13 +21,14 @@ def _words(text: str) -> frozenset[str]:
 PASSWORDS = tuple(_words("password passwords passwd passphrase passcode passwort pwd requirepass masterauth"))
 TOKENS = ("token", "jwt", "bearer", "apitoken", "authtoken", "accesstoken")
 KEYS = ("apikey", "accesskey", "secretkey", "privatekey", "keypair", "secretkeybase")
-OTHERS = ("dockerconfigjson", "dockercfg", "kubeconfig", "signature", "connectionstring")
+OTHERS = ("dockerconfigjson", "dockercfg", "kubeconfig", "connectionstring")
 ENDINGS = (
     ("cookie", ("cookie", "cookies")),
     ("authorization", ("authorization",)),
     ("password", (*PASSWORDS, "pass")),
     ("token", TOKENS),
     ("key", KEYS),
+    ("signature", ("signature",)),
     ("secret", OTHERS),
 )
 """Endings of the last word of a key, and the kinds of their values."""
@@ -36,7 +37,7 @@ SHORT = {
     "pw": "password",
     "psw": "password",
     "pat": "token",
-    "sig": "token",
+    "sig": "signature",
     "auth": "auth",
 }
 """Endings that count only as a whole word: `compass` and `pattern` name no secrets."""
@@ -79,7 +80,12 @@ PROSE = _words(
 )
 """Words that follow `token:` or `password:` in a sentence, in place of a value."""
 
-MASK = re.compile(r"[*xX•.#-]{3,}|<[a-z ]{3,30}>?|[0-9]{1,7} bytes")
+MARKS = {"object": "secret", "signature": "secret", "directory": "password"}
+"""The marks of kinds that are not marks themselves."""
+MASK = re.compile(r"[*xX•.#-]{3,}|<[a-z ]{3,30}>?|\([a-z ]{3,30}\)|[0-9]{1,7} bytes")
+DIGEST = re.compile(r"[A-Za-z0-9+/_=%-]{16}")
+"""A part of any signature. What is shorter tells of one: `signature: valid`, `sig=SIGTERM`."""
+DIRECTORY = re.compile(r"[.~/]|\.\.|[.~]{0,2}(?:/[a-z][a-z0-9._-]{0,63}){1,16}/?|[A-Za-z]:\\[\w\\. -]*")
 SECRET_OBJECTS = re.compile(r"(?:\bimage pull|\bmountable) \Z", re.IGNORECASE)
 """Words before `secrets:` where kubectl lists names of Secret objects."""
 STATEMENT = re.compile(r"[a-z]{3,40} (?:\"[\w.-]{1,63}\" )?([a-z]{2,12})(?: ([a-z]{2,12}))?\b")
@@ -111,7 +117,8 @@ def secret_kind(key: str) -> str | None:
 
     None if the value is not a secret.
 
-    `object` stands for keys whose value is a secret or the name of a Secret object: the value decides.
+    `object` stands for keys whose value is a secret or the name of a Secret object, and `directory` for `pwd`,
+    which is a password or the working directory: the value decides.
     """
     words = key_words(key)
     while len(words) > 1 and (words[-1] in MODIFIERS or words[-1].isdigit()):
@@ -127,6 +134,8 @@ def secret_kind(key: str) -> str | None:
 
 
 def _kind_of_word(last: str, before: str) -> str | None:
+    if last == "pwd" and not before:
+        return "directory"
     if last in SHORT:
         return SHORT[last] if last != "pat" or before else None
     for kind, endings in ENDINGS:
@@ -139,7 +148,7 @@ def _kind_of_word(last: str, before: str) -> str | None:
 
 def mark_of(kind: str) -> str:
     """The mark that replaces a secret of this kind."""
-    return f"[REDACTED:{'secret' if kind == 'object' else kind}]"
+    return f"[REDACTED:{MARKS.get(kind, kind)}]"
 
 
 def is_no_secret(value: str, kind: str) -> bool:
@@ -153,6 +162,10 @@ def is_no_secret(value: str, kind: str) -> bool:
         return True
     if any(form.fullmatch(text) for form in (MASK, REFERENCE, FILE_PATH, CALL)):
         return True
+    if kind == "signature":
+        return DIGEST.search(text) is None
+    if kind == "directory":
+        return DIRECTORY.fullmatch(text) is not None
     return kind == "object" and (_names_an_object(text) or (text.isdigit() and len(text) < 6))
 
 

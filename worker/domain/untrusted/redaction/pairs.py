@@ -33,6 +33,8 @@ from worker.domain.untrusted.redaction.words import (
     with_group,
 )
 
+COUNT = re.compile(r"\d{1,9}(?:\.\d+)?%?(?![^\s,;/])")
+"""How many tests pass, with what follows in the line: `pass: 12 fail: 3`."""
 MAX_KEYS = 32
 """Up to this many keys are searched in the lines of a text; beyond, their hints are."""
 
@@ -334,9 +336,9 @@ def _states_something(value: str, kind: str, match: re.Match[str]) -> bool:
     sep, line = match["sep"], match.string[match.end() : match.end() + 160].partition("\n")[0]
     quoted_name = bool(match["close"]) and sep.startswith(" ") and value[0].isalpha()
     sentence = is_prose(value) or quoted_name or (kind != "password" and is_statement(line))
-    count = match["key"].lower() == "pass" and value.isdigit()
+    count = match["key"].lower() == "pass" and COUNT.match(value) is not None
     status = kind in {"token", "key"} and value.isdigit() and len(value) <= 3
-    return (sep != sep.strip() and sentence) or count or status or (kind == "token" and len(value) < 3)
+    return (sep != sep.strip() and sentence) or count or status or (kind == "token" and len(value) < 4)
 
 
 def _mask_cell(match: re.Match[str]) -> str:

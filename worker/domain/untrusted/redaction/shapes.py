@@ -24,6 +24,7 @@ Check = Callable[[str], bool]
 EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 """The start of a word, also after a line end or a tab that JSON has escaped."""
 MARKED = re.compile(r"\[REDACTED:\w+\]")
+QUANTITY = re.compile(r"\d+[a-z]*", re.IGNORECASE)
 ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
 
 
@@ -215,6 +216,17 @@ SHAPES: tuple[Shape, ...] = (
         lambda secret: not secret.startswith("[REDACTED:"),
         spans_lines=True,
     ),
+    Shape(
+        "password",
+        ("PASS", "Pass", "pass"),
+        re.compile(
+            r"\bpass(?:word|phrase|code|wd)[ \t]{1,4}(?:is|was)[ \t]{0,4}:?[ \t]{1,4}"
+            r"((?=[^\s]{0,64}[A-Za-z])(?=[^\s]{0,64}[0-9!@#$%^&*+=~])[^\s\"'`\[\](){}<>,;/:]{5,63}[^\s\"'`\[\](){}<>,;/:.])"
+            r"(?=[.,;!]?[\"'`)\]}]{0,2}(?:[ \t]*(?:\n|\\n|\Z)|[,;]))",
+            re.IGNORECASE,
+        ),
+        lambda secret: not looks_like_object_name(secret) and QUANTITY.fullmatch(secret) is None,
+    ),  # the end of a statement, not a word of a sentence that goes on: `the password is hunter2`
 )
 
 HINTS = tuple(
