@@ -32,17 +32,9 @@ from worker.app.wiring.tracing import endpoint, new_tracer
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.investigation.models.chain import provider_of
 from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values import errors
 from worker.domain.values.conversation import ModelRequest, Reply, ToolSpec, UserTurn
 from worker.domain.values.delays import CLOCK_SKEW_SECONDS
-from worker.domain.values.errors import (
-    ClusterError,
-    ClusterReason,
-    GiveUp,
-    HistoryUnavailable,
-    MetricsError,
-    ReportedError,
-    Retry,
-)
 from worker.domain.values.objects import ListQuery, ObjectRef
 from worker.domain.values.ports import Cluster, Model
 from worker.domain.values.workflows import SelectionContext
@@ -96,8 +88,10 @@ async def examine(settings: Settings) -> AsyncIterator[Examination]:
             try:
                 async for examined in area(settings, stack):
                     yield examined
-            except (ReportedError, Retry, GiveUp, OSError) as e:
-                text = e.message if isinstance(e, ClusterError | Retry | GiveUp) else str(e)
+            except (errors.ReportedError, errors.Retry, errors.GiveUp, OSError) as e:
+                text = (
+                    e.message if isinstance(e, errors.ClusterError | errors.Retry | errors.GiveUp) else str(e)
+                )
                 yield Examination(name, Level.FAULT, text, remedy)
 
 
@@ -157,8 +151,8 @@ async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterato
     namespace = outside.checked_namespace(settings.kubernetes)
     try:
         await cluster.check(namespace)
-    except ClusterError as e:
-        if e.reason is not ClusterReason.FORBIDDEN:
+    except errors.ClusterError as e:
+        if e.reason is not errors.ClusterReason.FORBIDDEN:
             raise
         yield Examination("kubernetes", Level.FAULT, e.message, RIGHTS_REMEDY)
         return
@@ -179,11 +173,11 @@ async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterato
 async def _may_list(cluster: Cluster, kind: str, namespace: str) -> bool:
     try:
         await cluster.list(ListQuery(kind, namespace, limit=1))
-    except ClusterError as e:
-        if e.reason is ClusterReason.FORBIDDEN:
+    except errors.ClusterError as e:
+        if e.reason is errors.ClusterReason.FORBIDDEN:
             return False
         # An older cluster does not serve the kind, which is no fault.
-        if e.reason is not ClusterReason.UNKNOWN_KIND:
+        if e.reason is not errors.ClusterReason.UNKNOWN_KIND:
             raise
     return True
 
@@ -227,7 +221,7 @@ async def _asked(name: str, model: Model) -> list[Examination]:
     began = time.monotonic()
     try:
         reply = await model.ask(request)
-    except (Retry, GiveUp) as e:
+    except (errors.Retry, errors.GiveUp) as e:
         return [Examination("model", Level.FAULT, f"{name}: {e.message}", MODEL_REMEDY)]
     return _judged(name, reply, time.monotonic() - began)
 
@@ -324,8 +318,8 @@ def _at(address: str) -> Iterator[None]:
     """Name the address of a server in its errors."""
     try:
         yield
-    except (HistoryUnavailable, MetricsError) as e:
-        raise ReportedError(f"{address}: {e}") from e
+    except (errors.HistoryUnavailable, errors.MetricsError) as e:
+        raise errors.ReportedError(f"{address}: {e}") from e
 
 
 CLUSTER_REMEDY = "check RCA_KUBERNETES__KUBECONFIG, its context and its credentials (docs/kubernetes.md)"
