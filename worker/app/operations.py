@@ -22,7 +22,6 @@ from worker.app.client import readable_key
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.readable import readable
-from worker.domain.values.errors import ReportedError, Unavailable
 from worker.domain.values.step_kinds import END
 
 KEY = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+(\.[0-9]+)?", re.ASCII)
@@ -77,7 +76,6 @@ class Operations:
         self._requests = stream(subjects.requests_stream)
         self._journal = stream(f"KV_{subjects.journal_bucket}")
         self._validation = stream(subjects.validation_stream)
-        self._reads_journal = True
         self._audit = stream(subjects.audit_stream)
         self._letters = NatsDeadLetters(stream(subjects.dlq_stream), self._requests, subjects)
         self._cancellations = NatsCancellations(stream(f"KV_{subjects.cancel_bucket}"))
@@ -150,19 +148,12 @@ class Operations:
         return State.STARTED if started else State.UNKNOWN
 
     async def waits_for(self, key: str) -> str:
-        """Why the last run of a request ended without a result, in words; empty while a run works on it.
-
-        Empty also without the right to read the journal, which operators have not had from the beginning.
-        """
-        try:
-            newest = await self._journal.newest(self._steps(key)) if self._reads_journal else None
+        """Why the last run of a request ended without a result, in words; empty while a run works on it."""
+        newest = await self._journal.newest(self._steps(key))
+        with suppress(Unreadable):
             head = read_head(newest.body) if newest else None
-        except Unavailable:
-            self._reads_journal = False
-            return ""
-        except Unreadable:
-            return ""
-        return str(head.notes.get("reason", "")).replace("_", " ") if head and head.kind == END else ""
+            return str(head.notes.get("reason", "")).replace("_", " ") if head and head.kind == END else ""
+        return ""
 
     async def newest_events(self, count: int) -> list[AuditEvent]:
         """The newest audit events, the oldest of them first; those of a newer version are left out."""

@@ -232,7 +232,8 @@ async def show(key: Key, *, json_output: Json = False) -> int:
         result = await operations.result(key)
         if result is None:
             async with waiting_for("the state of the request"):
-                state, why = await operations.state(key), await operations.waits_for(key)
+                state = await operations.state(key)
+                why = await operations.waits_for(key) if state is State.STARTED else ""
             result = await operations.result(key) if state is State.FINISHED else None
     if result is None:
         waits = f"waits ({why}); /readyz of the workers says more" if why else "is being analysed"
