@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
@@ -157,11 +158,8 @@ class Operations:
 
     async def newest_events(self, count: int) -> list[AuditEvent]:
         """The newest audit events, the oldest of them first; those of a newer version are left out."""
-        found: list[AuditEvent] = []
-        for message in reversed(await self._audit.latest(count)):
-            with suppress(ValidationError):
-                found.append(AuditEvent.model_validate_json(message.body))
-        return found
+        newest = await self._audit.latest(count)
+        return [event for message in reversed(newest) if (event := readable(AuditEvent, message.body))]
 
     def _steps(self, key: str) -> str:
         return f"$KV.{self._journal.bucket}.{kv_key(key)}.*"

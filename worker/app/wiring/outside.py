@@ -28,15 +28,7 @@ from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegorusPolicy, read_files
 from worker.app.admission import Admission
 from worker.app.open_files import FileBudget
-from worker.app.settings import Settings, blamed_on
-from worker.app.settings.groups import (
-    AuditSettings,
-    CatalogSettings,
-    HistorySettings,
-    KubernetesSettings,
-    PolicySettings,
-    PrometheusSettings,
-)
+from worker.app.settings import Settings, blamed_on, groups
 from worker.app.supervisor import Supervisor
 from worker.app.telemetry import MeteredModel, Telemetry
 from worker.app.wiring.clock import SystemClock
@@ -106,7 +98,7 @@ class ClusterWatch:
         return self.problem
 
 
-def checked_namespace(settings: KubernetesSettings) -> str | None:
+def checked_namespace(settings: groups.KubernetesSettings) -> str | None:
     """The namespace in which the worker must be allowed to list pods.
 
     Empty for all namespaces, None if the settings do not say.
@@ -118,14 +110,14 @@ def checked_namespace(settings: KubernetesSettings) -> str | None:
     return next((name for name in settings.namespaces if not GLOB.intersection(name)), None)
 
 
-def catalog_advice(settings: CatalogSettings) -> str:
+def catalog_advice(settings: groups.CatalogSettings) -> str:
     """Advice about a catalog that works; empty if there is none."""
     named = settings.path or settings.url or settings.database_url.get_secret_value()
     return "" if named else EXAMPLE
 
 
 async def open_catalog(
-    settings: CatalogSettings, stack: AsyncExitStack, supervisor: Supervisor
+    settings: groups.CatalogSettings, stack: AsyncExitStack, supervisor: Supervisor
 ) -> OpenedCatalog:
     """The catalog that the settings name.
 
@@ -164,7 +156,7 @@ async def _open_database(
 
 
 async def _open_remote(
-    settings: CatalogSettings, embedder: Embedder | None, stack: AsyncExitStack, supervisor: Supervisor
+    settings: groups.CatalogSettings, embedder: Embedder | None, stack: AsyncExitStack, supervisor: Supervisor
 ) -> DataStorageCatalog:
     """Opened even if its server is away, which may be back before the first incident."""
     catalog = DataStorageCatalog(
@@ -181,7 +173,7 @@ async def _open_remote(
 
 
 async def open_policy(
-    settings: PolicySettings, stack: AsyncExitStack, supervisor: Supervisor
+    settings: groups.PolicySettings, stack: AsyncExitStack, supervisor: Supervisor
 ) -> OpenedPolicy:
     """The approval policy that the settings name. Raises ConfigurationError if its files are not a policy."""
     policy = _policy(settings)
@@ -191,7 +183,7 @@ async def open_policy(
     return policy
 
 
-def _policy(settings: PolicySettings) -> OpenedPolicy:
+def _policy(settings: groups.PolicySettings) -> OpenedPolicy:
     if not settings.url:
         bounds = Bounds(cpu_seconds=settings.timeout_seconds)
         return RegorusPolicy(lambda: read_files(settings.path, settings.data), bounds)
@@ -217,13 +209,15 @@ async def open_cluster(
     return await stack.enter_async_context(cluster)
 
 
-def within_scope(cluster: Cluster, settings: KubernetesSettings) -> Cluster:
+def within_scope(cluster: Cluster, settings: groups.KubernetesSettings) -> Cluster:
     """The part of the cluster that the settings let the worker look at."""
     scope = Scope(settings.namespaces, settings.denied_namespaces, settings.denied_kinds)
     return cluster if scope.everything else ScopedCluster(cluster, scope)
 
 
-async def open_datastorage(settings: HistorySettings, stack: AsyncExitStack) -> DataStorageHistory | None:
+async def open_datastorage(
+    settings: groups.HistorySettings, stack: AsyncExitStack
+) -> DataStorageHistory | None:
     """The DataStorage that keeps the history, if one is named."""
     if not settings.url:
         return None
@@ -249,7 +243,9 @@ def own_track_records(nc: Client, subjects: Subjects, clock: Clock) -> NatsTrack
     return NatsTrackRecords(OutcomeReader(results, outcomes, subjects, newest=MAX_RESULTS), clock)
 
 
-async def open_prometheus(settings: PrometheusSettings, stack: AsyncExitStack) -> PrometheusMetrics | None:
+async def open_prometheus(
+    settings: groups.PrometheusSettings, stack: AsyncExitStack
+) -> PrometheusMetrics | None:
     """The Prometheus, if one is named."""
     if not settings.url:
         return None
@@ -257,7 +253,7 @@ async def open_prometheus(settings: PrometheusSettings, stack: AsyncExitStack) -
     return await stack.enter_async_context(PrometheusMetrics(settings.url, token=token, call_seconds=seconds))
 
 
-def read_signer(settings: AuditSettings) -> Signer | None:
+def read_signer(settings: groups.AuditSettings) -> Signer | None:
     """The signer, if a key is named. Raises ConfigurationError."""
     if settings.signing_key_file is None:
         return None

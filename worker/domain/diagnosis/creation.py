@@ -10,23 +10,12 @@ from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
+from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength
 from worker.domain.diagnosis.facts import CLUSTER_SCOPED, ClusterFacts, Presence
 from worker.domain.diagnosis.messages import Refusal, refusal, speaks_of
 from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.scheduling import requests_of
-from worker.domain.diagnosis.structure import (
-    Rollout,
-    made_by,
-    observed,
-    pod_spec_of,
-    pods_behind,
-    pods_of,
-    ref_to,
-    replica_sets_of,
-    rollout_of,
-    root_of,
-)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 CHANGED = {
@@ -42,7 +31,7 @@ WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[list[ObjectRef], list[str]]:
     """The objects which say that a workload's pods, or Jobs, cannot be created, and their words."""
-    makers = [workload, *replica_sets_of(facts, workload)]
+    makers = [workload, *structure.replica_sets_of(facts, workload)]
     said: list[str] = []
     reads: list[ObjectRef] = []
     for maker in makers:
@@ -65,7 +54,7 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
     why, manifest = refusal(*said), facts.get(workload) or {}
     claims = {"volumeClaimTemplates": dig(manifest, "spec", "volumeClaimTemplates")}
     made = {"makes": "count/jobs.batch" if workload.kind == "CronJob" else "count/pods"}
-    spec = {**pod_spec_of(manifest), **claims, **made}
+    spec = {**structure.pod_spec_of(manifest), **claims, **made}
     unserved = _unserved_webhooks(facts, said) if why is Refusal.WEBHOOK_DOWN else ()
     blamed = [*unserved, *_objects(facts, why, workload, spec)]
     target = blamed[0] if blamed else workload
@@ -74,7 +63,7 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
     told = f"The API server refuses to create the {what} of {workload}: {why}{by}."
     strength = Strength.TIMED if why is Refusal.WEBHOOK_DOWN and not blamed else Strength.DIRECT
     also = (*blamed[1:], workload, *(r for r in reads if r != workload))
-    signals = ("FailedCreate", *observed(facts, workload, {}))
+    signals = ("FailedCreate", *structure.observed(facts, workload, {}))
     found = Diagnosis(
         Cause.CREATION_REFUSED, target, told, strength, also, signals=signals, reads=tuple(reads)
     )
@@ -83,15 +72,15 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
     yield replace(rollout.undoing(found), object=workload, also=others) if rollout else found
 
 
-def _refused_rollout(facts: ClusterFacts, workload: ObjectRef, said: list[str]) -> Rollout | None:
+def _refused_rollout(facts: ClusterFacts, workload: ObjectRef, said: list[str]) -> structure.Rollout | None:
     """The rollout to undo: it changed what is refused, and pods of the revision before run.
 
     A refusal of an unknown class, or of an absent object, is about a changed value if it names the value.
     """
     why = refusal(*said)
-    rollout = rollout_of(facts, workload) if why in {*CHANGED, *NAMED, Refusal.UNKNOWN} else None
-    well = [pod for pod in pods_of(facts, workload) if not pod_failing(pod)] if rollout else []
-    if rollout is None or not any(made_by(facts, pod, rollout.previous) for pod in well):
+    rollout = structure.rollout_of(facts, workload) if why in {*CHANGED, *NAMED, Refusal.UNKNOWN} else None
+    well = [pod for pod in structure.pods_of(facts, workload) if not pod_failing(pod)] if rollout else []
+    if rollout is None or not any(structure.made_by(facts, pod, rollout.previous) for pod in well):
         return None
     before = mapping(template_of(rollout.previous).get("spec"))
     quotas = facts.list("ResourceQuota", workload.namespace).items if why is Refusal.QUOTA else ()
@@ -118,11 +107,11 @@ def _objects(
         yield from (reference(r) for r in facts.list("LimitRange", workload.namespace).items)
     elif why is Refusal.POD_SECURITY:
         yield workload
-        yield ref_to("Namespace", workload.namespace)
+        yield structure.ref_to("Namespace", workload.namespace)
     elif why in NAMED:
         kind, field, home = NAMED[why], NAMED[why][0].lower() + NAMED[why][1:] + "Name", workload.namespace
         name = text({"serviceAccountName": "default", **spec}.get(field))
-        ref = ref_to(kind, name, "" if kind in CLUSTER_SCOPED else home)
+        ref = structure.ref_to(kind, name, "" if kind in CLUSTER_SCOPED else home)
         if name and facts.presence(ref) is Presence.ABSENT:
             yield ref
 
@@ -156,7 +145,9 @@ def _webhooks(facts: ClusterFacts) -> Iterator[tuple[ObjectRef, str, ObjectRef]]
         for configuration in facts.list(kind).items:
             for hook in mappings(configuration.get("webhooks")):
                 service = mapping(dig(hook, "clientConfig", "service"))
-                server = ref_to("Service", text(service.get("name")), text(service.get("namespace")))
+                server = structure.ref_to(
+                    "Service", text(service.get("name")), text(service.get("namespace"))
+                )
                 if service:
                     yield server, text(hook.get("name")), reference(configuration)
 
@@ -172,6 +163,6 @@ def _unserved_webhooks(facts: ClusterFacts, said: list[str]) -> Iterator[ObjectR
 def _webhook_certificates(facts: ClusterFacts) -> Iterator[ObjectRef]:
     """Secrets that the servers of webhooks mount: the certificates that they show to the API server."""
     for service, _, _ in _webhooks(facts):
-        for pod in pods_behind(facts, facts.get(service))[:1]:
+        for pod in structure.pods_behind(facts, facts.get(service))[:1]:
             yield from (mount.source for mount in mounts_of(pod, "Secret") if mount.path)
-            yield root_of(facts, pod)
+            yield structure.root_of(facts, pod)

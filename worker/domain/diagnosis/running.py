@@ -11,23 +11,10 @@ from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, reference, text, whole
 from worker.domain.cluster.pods import Container
 from worker.domain.cluster.quantities import quantity
+from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.changes import both_run, failed_rollout
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import (
-    container_specs,
-    lately,
-    made_by,
-    memory_limit,
-    observed,
-    pod_spec_of,
-    ref_to,
-    revisions,
-    rollout_of,
-    sick_containers,
-    template_since,
-    was_available,
-)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 RECENT, JUST_NOW = timedelta(hours=24), timedelta(hours=1)
@@ -56,7 +43,7 @@ class FailingPod:
     @property
     def signals(self) -> tuple[str, ...]:
         """Signal types that the pod and its workload show now."""
-        return observed(self.facts, self.workload, self.pod)
+        return structure.observed(self.facts, self.workload, self.pod)
 
     def finding(
         self,
@@ -83,7 +70,7 @@ class FailingPod:
 
 def running_findings(failing: FailingPod) -> Iterator[Diagnosis]:
     """Yield why containers of a pod end, or run without being ready."""
-    for container in sick_containers(failing.pod):
+    for container in structure.sick_containers(failing.pod):
         ended = container.terminated or container.last
         recent = _recent(failing.facts, container, ended)
         if text(ended.get("reason")) == "OOMKilled" and recent:
@@ -104,13 +91,13 @@ def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object])
 
 def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
     """A container that the kernel killed at its own limit; without a limit, the node ran out of memory."""
-    workload, limit = failing.workload, memory_limit(container)
+    workload, limit = failing.workload, structure.memory_limit(container)
     shared = text(dig(failing.pod, "spec", "resources", "limits", "memory"))
     if not limit and shared:
         what = f"was OOMKilled at the memory limit of its pod, {shared}"
         return failing.finding(container, Cause.OUT_OF_MEMORY, what)
     if not limit:
-        node = ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
+        node = structure.ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
         what = "has no memory limit and was OOMKilled: the node ran out of memory"
         found = failing.finding(container, Cause.NODE, what)
         signals = ("OOMKilled", "MemoryPressure")
@@ -119,14 +106,14 @@ def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
     found = failing.finding(container, Cause.OUT_OF_MEMORY, what, Remedy.INCREASE_MEMORY)
     job = ("BackoffLimitExceeded",) if workload.kind == "Job" else ()
     found = replace(found, signals=("OOMKilled", "PredictedOOM", *job))
-    facts, kept = failing.facts, revisions(failing.facts, workload)
-    if kept and not made_by(facts, failing.pod, kept[-1]):
+    facts, kept = failing.facts, structure.revisions(failing.facts, workload)
+    if kept and not structure.made_by(facts, failing.pod, kept[-1]):
         raised = _gives_more(kept[-1], container)
         return replace(found, remedies=frozenset()) if raised else found
     if _set_elsewhere(failing, container):
         told = f"{found.sentence[:-1]}, which its template does not set."
         found = replace(found, sentence=told, remedies=frozenset())
-    rollout = rollout_of(facts, workload)
+    rollout = structure.rollout_of(facts, workload)
     lowered = rollout and rollout.touches("limits.memory") and _gives_more(rollout.previous, container)
     return rollout.undoing(found) if rollout and (lowered or both_run(facts, workload, rollout)) else found
 
@@ -134,19 +121,21 @@ def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
 def _set_elsewhere(failing: FailingPod, container: Container) -> bool:
     """True if the template lacks the container or gives it another limit: an edit of it would not change this one."""
     owner = failing.facts.get(failing.workload) if failing.workload.kind != "Pod" else None
-    specs = container_specs(pod_spec_of(owner)) if owner else []
+    specs = structure.container_specs(structure.pod_spec_of(owner)) if owner else []
     own = [
         quantity(dig(s, "resources", "limits", "memory")) for s in specs if s.get("name") == container.name
     ]
-    return bool(specs) and not any(limit in {None, quantity(memory_limit(container))} for limit in own)
+    return bool(specs) and not any(
+        limit in {None, quantity(structure.memory_limit(container))} for limit in own
+    )
 
 
 def _gives_more(revision: Manifest, container: Container) -> bool:
     """True if a revision gives the container more memory, or no limit."""
-    for other in container_specs(mapping(template_of(revision).get("spec"))):
+    for other in structure.container_specs(mapping(template_of(revision).get("spec"))):
         if other.get("name") == container.name:
             there = quantity(dig(other, "resources", "limits", "memory"))
-            now = quantity(memory_limit(container))
+            now = quantity(structure.memory_limit(container))
             return there is None or (now is not None and there > now)
     return False
 
@@ -183,8 +172,8 @@ def _probe(failing: FailingPod, container: Container, what: str, strength: Stren
     A workload that has been available with a template of long ago did answer it.
     """
     facts, workload = failing.facts, failing.workload
-    since = template_since(facts, workload, failing.pod)
-    answered = was_available(facts, workload) and not lately(facts, since)
+    since = structure.template_since(facts, workload, failing.pod)
+    answered = structure.was_available(facts, workload) and not structure.lately(facts, since)
     remedies, strength = ((), Strength.SYMPTOM) if answered else ((Remedy.FIX_PROBE,), strength)
     found = failing.finding(container, Cause.PROBE, what, *remedies, strength=strength)
     return failing.with_rollback(found)

@@ -22,17 +22,8 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from schemas import fields
 from schemas.failure import FieldError, ValidationCode
-from schemas.fields import (
-    INT64_MAX,
-    INT64_MIN,
-    MAX_BODY_BYTES,
-    MAX_DEPTH,
-    Id,
-    Positive,
-    ignored_fields,
-    member,
-)
 from schemas.incident import IncidentRequest
 from schemas.outcome import RemediationOutcome
 from schemas.recovery import RecoveryRequest
@@ -57,8 +48,8 @@ _ID_IN_TEXT: Final = MappingProxyType(
         for name in ("remediation_id", "incident_id")
     }
 )
-_ID: Final = TypeAdapter[str](Id)
-_ATTEMPT: Final = TypeAdapter[int](Positive)
+_ID: Final = TypeAdapter[str](fields.Id)
+_ATTEMPT: Final = TypeAdapter[int](fields.Positive)
 _REQUEST_MODELS: Final[Mapping[RequestKind, type[Request]]] = MappingProxyType(
     {RequestKind.INCIDENT: IncidentRequest, RequestKind.RECOVERY: RecoveryRequest}
 )
@@ -127,8 +118,8 @@ def decode_outcome(body: bytes, subject: str, subjects: Subjects) -> Remediation
 
 def _read_object(body: bytes, kind: RequestKind | None) -> dict[str, Any] | InvalidRequest:
     """The JSON object of a body. `kind` is that of the request; None when the message names it."""
-    if len(body) > MAX_BODY_BYTES:
-        expected = f"at most {MAX_BODY_BYTES} bytes: shorten error_message, description or labels"
+    if len(body) > fields.MAX_BODY_BYTES:
+        expected = f"at most {fields.MAX_BODY_BYTES} bytes: shorten error_message, description or labels"
         return _unreadable(ValidationCode.TOO_LARGE, expected, f"{len(body)} bytes", body)
     try:
         text = body.decode()
@@ -136,8 +127,8 @@ def _read_object(body: bytes, kind: RequestKind | None) -> dict[str, Any] | Inva
         hint = "UTF-8: this is gzip, send it uncompressed" if body.startswith(GZIP_MAGIC) else "UTF-8"
         got = f"byte 0x{body[e.start]:02x} at offset {e.start}"
         return _unreadable(ValidationCode.NOT_UTF8, hint, got, body)
-    if _deeper_than(text, MAX_DEPTH):
-        expected = f"at most {MAX_DEPTH} levels of nesting"
+    if _deeper_than(text, fields.MAX_DEPTH):
+        expected = f"at most {fields.MAX_DEPTH} levels of nesting"
         return _unreadable(ValidationCode.TOO_DEEP, expected, "more", body)
     return _object_of(text, kind)
 
@@ -186,7 +177,7 @@ def _validate(
         )
         error = FieldError(path="cluster_name", expected=expected, got=_got(request.cluster_name))
         return _rejected(ValidationCode.WRONG_CLUSTER, [error], data, kind)
-    ignored = _bounded(ignored_fields(model, data), lambda more: f"(and {more} more)")
+    ignored = _bounded(fields.ignored_fields(model, data), lambda more: f"(and {more} more)")
     return Decoded(request, ignored, tuple(_mapped(data, request)))
 
 
@@ -211,7 +202,10 @@ class _Flaw:
 
 def _integer(digits: str) -> int | _Flaw:
     """Read an integer. The length is checked first, because the conversion takes more than linear time."""
-    if len(digits) <= len(str(INT64_MIN)) and INT64_MIN <= (value := int(digits)) <= INT64_MAX:
+    if (
+        len(digits) <= len(str(fields.INT64_MIN))
+        and fields.INT64_MIN <= (value := int(digits)) <= fields.INT64_MAX
+    ):
         return value
     return _Flaw(ValidationCode.SCHEMA, "an integer of at most 64 bits", _got_number(digits))
 
@@ -243,13 +237,13 @@ def _flaws(value: Any, path: str, *, look_into_strings: bool) -> Iterator[tuple[
         yield path, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            where = member(path, key)
+            where = fields.member(path, key)
             if look_into_strings and not _encodable(key):
                 yield where, _Flaw(ValidationCode.NOT_JSON, "a key without unpaired surrogates", "")
             yield from _flaws(item, where, look_into_strings=look_into_strings)
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _flaws(item, member(path, number), look_into_strings=look_into_strings)
+            yield from _flaws(item, fields.member(path, number), look_into_strings=look_into_strings)
     elif look_into_strings and isinstance(value, str) and not _encodable(value):
         yield path, _Flaw(ValidationCode.NOT_JSON, "text without unpaired surrogates", _got(value))
 
@@ -305,7 +299,7 @@ _EXPECTED: Final[Mapping[str, str]] = MappingProxyType(
 def _field_error(detail: ErrorDetails) -> FieldError:
     path = ""
     for key in detail["loc"]:
-        path = member(path, key)
+        path = fields.member(path, key)
     template = _EXPECTED.get(detail["type"])
     expected = template.format_map(detail.get("ctx", {})) if template else detail["msg"]
     return FieldError(
@@ -357,7 +351,7 @@ def _rejected(
 
 def _unreadable(code: ValidationCode, expected: str, got: str, body: bytes) -> InvalidRequest:
     """A message that is not an object. The ids are searched in its text."""
-    text = body[:MAX_BODY_BYTES].decode("utf-8", "replace")
+    text = body[: fields.MAX_BODY_BYTES].decode("utf-8", "replace")
     ids = {
         name: _readable(_ID, found[1]) if (found := p.search(text)) else None
         for name, p in _ID_IN_TEXT.items()

@@ -34,25 +34,12 @@ from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.journal.second_view import SECOND_VIEW_STEP
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
 from worker.domain.untrusted.evidence import Evidence
+from worker.domain.values import step_kinds as kinds
 from worker.domain.values.conversation import Reply
 from worker.domain.values.delays import CLAIM_SECONDS
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.limits import Spent
 from worker.domain.values.ports import AuditRecord, Clock, Events, JournalRun, Signer, Step
-from worker.domain.values.step_kinds import (
-    BEGIN,
-    CLAIM,
-    DEAD_LETTERED,
-    END,
-    FINISHED,
-    LLM,
-    OPENING,
-    RESULT,
-    SHADOW,
-    TOOLS,
-    TRIED,
-    UNREADABLE,
-)
 from worker.domain.verdict.answers.parse import answer_text, is_final
 from worker.domain.verdict.approval.policy import merge_approval, observed
 from worker.domain.verdict.corroboration import Corroborated
@@ -61,7 +48,7 @@ from worker.domain.verdict.result import Ingredients, build
 from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, fuller
 
 AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
-NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED, FINISHED})
+NOT_REPLAYED = frozenset({kinds.BEGIN, kinds.CLAIM, kinds.END, kinds.TRIED, kinds.FINISHED})
 """Steps that describe a run and contain nothing that was read or paid for."""
 
 
@@ -129,13 +116,13 @@ class Run:
         for record in unconfirmed(self.steps):
             await self._events.audit(record)
         message = self.accepted.delivery.message
-        if not (done(self, RESULT) or dead_letter_step(self.steps, message)):
+        if not (done(self, kinds.RESULT) or dead_letter_step(self.steps, message)):
             # Only an END is there when the BEGIN before it could not be stored: nothing has begun yet.
-            is_first = all(step.kind == END for step in self.steps)
+            is_first = all(step.kind == kinds.END for step in self.steps)
             self.trail.record(self._accepted() if is_first else self._resumed())
         self.begun = True
         await self.append(
-            BEGIN,
+            kinds.BEGIN,
             alone=alone,
             digest=self.accepted.digest,
             **message.as_notes(),
@@ -146,10 +133,10 @@ class Run:
 
     async def restart(self, why: str) -> None:
         """Begin again without the past, because a step was decoded but cannot be interpreted."""
-        first = next(step for step in reversed(self.steps) if step.kind == BEGIN)
+        first = next(step for step in reversed(self.steps) if step.kind == kinds.BEGIN)
         self.flaw, self._past = why, ()
         self.trail.take()
-        await self.append(BEGIN, **{**first.notes, "afresh": True})
+        await self.append(kinds.BEGIN, **{**first.notes, "afresh": True})
 
     async def append(
         self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
@@ -164,8 +151,8 @@ class Run:
         self.trail.last = records[-1] if records else self.trail.last
         for record in records:
             await self._events.audit(record)
-        if kind == CLAIM and self._clock.monotonic() - began > CLAIM_SECONDS:
-            await self.append(CLAIM, **notes)
+        if kind == kinds.CLAIM and self._clock.monotonic() - began > CLAIM_SECONDS:
+            await self.append(kinds.CLAIM, **notes)
 
     async def conclude(self, result: AnalysisResult, **kept: Any) -> None:
         """Make the result the last step of the request: from now on every run publishes this one."""
@@ -181,11 +168,11 @@ class Run:
                 usage=result.usage,
             )
         )
-        await self.append(RESULT, body, **kept)
+        await self.append(kinds.RESULT, body, **kept)
 
     async def end(self, outcome: str, **notes: Any) -> None:
         """Record how this run ended, so that it does not count as dead."""
-        await self.append(END, outcome=outcome, **notes)
+        await self.append(kinds.END, outcome=outcome, **notes)
 
     async def finish(self, **notes: Any) -> None:
         """Delete the steps once the result is stored: no run continues from them any more.
@@ -278,16 +265,16 @@ def progress_of(steps: Sequence[Step]) -> Progress:
     found = Progress()
     for step in usable(steps):
         with contextlib.suppress(ValidationError):
-            if step.kind == OPENING:
+            if step.kind == kinds.OPENING:
                 opening = OPENING_STEP.validate_json(step.data)
                 found = replace(found, opening=opening, evidence=opening.evidence)
-            elif step.kind == TOOLS:
+            elif step.kind == kinds.TOOLS:
                 more = SAVED_TOOLS.validate_json(step.data).evidence
                 found = replace(found, evidence=(*found.evidence, *more))
-            elif step.kind == LLM:
+            elif step.kind == kinds.LLM:
                 reply = ASKED.validate_json(step.data).reply
                 found = replace(found, answer=reply if is_final(reply) else None, model=reply.model)
-            elif step.kind == CLAIM and step.data:
+            elif step.kind == kinds.CLAIM and step.data:
                 found = _with_refusal(found, SAVED_REFUSAL.validate_json(step.data))
     return found
 
@@ -309,13 +296,13 @@ def spent_of(steps: Sequence[Step]) -> Spent:
     spent = Spent()
     for step in steps:
         with contextlib.suppress(ValidationError):
-            if step.kind == LLM:
+            if step.kind == kinds.LLM:
                 asked = ASKED.validate_json(step.data)
                 spent = spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds)
-            elif step.kind == SHADOW:
+            elif step.kind == kinds.SHADOW:
                 if (reply := SECOND_VIEW_STEP.validate_json(step.data).reply) is not None:
                     spent = spent.plus(reply.usage, wall_seconds=spent.wall_seconds)
-            elif step.kind == TOOLS:
+            elif step.kind == kinds.TOOLS:
                 results = SAVED_TOOLS.validate_json(step.data).ran.turn.results
                 ran = sum(result.content not in {NOT_RUN, TOO_MANY} for result in results)
                 spent = replace(spent, tool_calls=spent.tool_calls + ran)
@@ -325,7 +312,7 @@ def spent_of(steps: Sequence[Step]) -> Spent:
 def dead_letter_step(steps: Sequence[Step], message: MessageId) -> Step | None:
     """The step that made a message a dead letter, or None."""
     for step in reversed(steps):
-        noted = MessageId.from_notes(step.notes) if step.kind == DEAD_LETTERED else None
+        noted = MessageId.from_notes(step.notes) if step.kind == kinds.DEAD_LETTERED else None
         if noted and noted.matches(message):
             return step
     return None
@@ -335,7 +322,7 @@ def _last_event(steps: Sequence[Step]) -> tuple[AuditRecord | None, AuditRecord 
     """The last event; or, as the second value, the last readable one if a later one may be lost."""
     lost = False
     for step in reversed(steps):
-        lost = lost or step.kind == UNREADABLE
+        lost = lost or step.kind == kinds.UNREADABLE
         if step.events:
             last = step.events[-1]
             return (None, last) if lost or not last.hash else (last, None)
