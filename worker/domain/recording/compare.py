@@ -13,7 +13,8 @@ from schemas.analysis import AnalysisResult
 RESAMPLES = 2_000
 LOWEST, HIGHEST = 0.025, 0.975
 """The quantiles of the resampled differences that bound a 95 % confidence interval."""
-MEASURED = ("needs_human", "approval_required", "llm_calls", "tool_calls", "input_tokens", "output_tokens")
+COSTS = ("llm_calls", "tool_calls", "input_tokens", "output_tokens")
+MEASURED = ("needs_human", "approval_required", *COSTS)
 SAME = ("target", "workflow", "cause")
 
 
@@ -42,11 +43,7 @@ def facts_of(result: AnalysisResult) -> Mapping[str, Any]:
         "needs_human": result.needs_human_review,
         "approval_required": result.approval.required,
         "approval_factors": sorted({str(factor.code) for factor in result.approval.factors}),
-        "llm_calls": usage.llm_calls,
-        "tool_calls": usage.tool_calls,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cost_usd": usage.cost_usd,
+        **{name: getattr(usage, name) for name in (*COSTS, "cost_usd")},
     }
 
 

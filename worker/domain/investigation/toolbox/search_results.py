@@ -14,6 +14,7 @@ from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
 from worker.domain.values.workflows import Parameter
 
 NEAR_SPELLINGS = 3
+NAMED = ("workflow_id", "title", "version", "action_type", "description")
 
 
 def shown_search(
@@ -99,12 +100,8 @@ def _result(match: Match, parameters: Callable[[Parameter], Any]) -> dict[str, A
     found = match.workflow
     seconds = found.estimated_duration_seconds
     return compact(
-        {
-            "workflow_id": found.workflow_id,
-            "title": found.title,
-            "version": found.version,
-            "action_type": found.action_type,
-            "description": found.description,
+        {name: getattr(found, name) for name in NAMED}
+        | {
             "confidence": match.confidence,
             "gitops_aware": found.gitops_aware,
             "estimated_duration": None if seconds is None else f"{seconds}s",

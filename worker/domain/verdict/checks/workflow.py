@@ -89,12 +89,8 @@ def _unknown(chosen: AnsweredWorkflow, answer: Answer, facts: VerdictFacts) -> s
     if not chosen.workflow_id.strip():
         return "is required"
     context = lookup_context(answer, facts.context)
-    labels = [
-        ("environment", context.environment),
-        ("priority", context.priority),
-        ("severity", context.severity),
-    ]
-    shown = ", ".join(f"{name}={one_line(value, 40)}" for name, value in labels if value)
+    labels = {name: getattr(context, name) for name in ("environment", "priority", "severity")}
+    shown = ", ".join(f"{name}={one_line(value, 40)}" for name, value in labels.items() if value)
     return (
         f"{one_line(chosen.workflow_id, SHOWN_CHARS)} is not in the catalog or does not fit ({shown}): "
         "choose an id that list_workflows returns, or null"
