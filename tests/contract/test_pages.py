@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 from schemas.analysis import Status
+from schemas.audit import EventType
 from schemas.evidence import ClaimSupport
 from schemas.export import schema_of
 from tests.contract.command_lines import find_command
 from worker.adapters.file_catalog import lint
 from worker.app.settings import documentation
+from worker.domain.investigation.toolbox.served import SERVED
 
 TOP = Path(__file__).parents[2]
 PAGES = [TOP / "README.md", TOP / "SECURITY.md", TOP / "CHANGELOG.md", *sorted((TOP / "docs").glob("*.md"))]
@@ -139,6 +141,17 @@ def test_the_fields_that_consumers_of_kubernaut_are_led_to_are_there():
 def test_consumers_are_told_what_to_do_for_each_status():
     text = _section("Act")
     assert ["status", *map(str, Status)] == re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+
+
+def test_the_audit_page_lists_every_event():
+    page = (TOP / "docs" / "audit.md").read_text()
+    events = page.partition("\n## Events\n")[2].partition("\n## ")[0]
+    assert ["event_type", *map(str, EventType)] == re.findall(r"^\| `([\w.]+)` \|", events, re.MULTILINE)
+
+
+def test_other_agents_are_told_of_every_tool():
+    page = (TOP / "docs" / "mcp.md").read_text()
+    assert [] == [name for name in SERVED if f"`{name}`" not in page]
 
 
 def test_the_workflow_to_start_from_is_one(tmp_path):
