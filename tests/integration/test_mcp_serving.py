@@ -19,19 +19,14 @@ from tests.integration.test_pipeline import CASE
 from tests.pipeline import CATALOG
 from tests.processes import COMMAND, PATIENCE_SECONDS, environment, rca
 from tests.processes import running as process
+from worker.domain.investigation.toolbox.served import SERVED
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 
 pytestmark = pytest.mark.process
 
 TOKEN = "FAKE-token-of-the-test"
-NAMES = [
-    "get_resource_context",
-    "get_workflow",
-    "list_available_actions",
-    "list_workflows",
-    "search_workflow_catalog",
-]
+NAMES = list(SERVED)
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 HELLO = {
     "jsonrpc": "2.0",
@@ -95,7 +90,7 @@ async def ask(client, tool, /, **arguments):
 async def test_other_agents_choose_workflows_with_read_only_tools(env, tmp_path, way):
     async with way(env, tmp_path) as client:
         assert "Read-only" in client.instructions
-        await five_tools_that_only_read(client)
+        await tools_that_only_read(client)
         await a_choice_in_three_steps(client)
         await a_search_takes_labels_in_both_forms(client)
         await the_affected_object_narrows_the_choice(client)
@@ -104,7 +99,7 @@ async def test_other_agents_choose_workflows_with_read_only_tools(env, tmp_path,
         assert "must be one of P0, P1, P2, P3" in wrong.content[0].text
 
 
-async def five_tools_that_only_read(client):
+async def tools_that_only_read(client):
     tools = (await client.list_tools()).tools
     assert NAMES == [tool.name for tool in tools]
     assert all(tool.annotations.read_only_hint for tool in tools)

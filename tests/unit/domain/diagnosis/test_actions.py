@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.manifests import crashing
 from tests.unit.domain.diagnosis.small_clusters import claim, judged, waiting, workload
-from worker.domain.diagnosis.actions import ProposedAction, misfit, remedies_of
+from worker.domain.diagnosis.actions import NAMES, ProposedAction, misfit, remedies_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.claims import Doubt
 from worker.domain.diagnosis.structure import ref_to
@@ -54,6 +54,11 @@ def other(signal="Broken", component="apps/v1/Deployment", action_type="Frobnica
     return ProposedAction(
         Workflow("x-v1", action_type, labels={"signal_type": (signal,), "component": (component,)}), (API,)
     )
+
+
+def test_every_remedy_is_meant_by_some_action():
+    meant = frozenset().union(*(remedies for _, remedies in NAMES))
+    assert {Remedy.FIX_PLACEMENT} == set(Remedy) - meant, "a workflow for it fits by its signal types"
 
 
 def test_an_action_that_is_not_understood_fits_by_what_its_workflow_declares():

@@ -47,17 +47,16 @@ async def actions(**said):
     return {action["action_type"]: action["workflow_count"] for action in shown["actions"]}, note
 
 
-def test_the_five_tools_take_their_own_arguments_and_the_circumstances():
+def test_tools_take_their_own_arguments_and_those_for_a_choice_the_circumstances():
     specs = {spec.name: spec.parameters for spec in served().specs}
     assert sorted(SERVED) == list(specs)
     assert {"kind", "name", "namespace", "api_version"} == set(specs["get_resource_context"]["properties"])
-    for name in set(specs) - {"get_resource_context"}:
+    circumstances = {*BUSINESS_LABELS, *OBJECT, "resource_api_version"}
+    for name, tool in SERVED.items():
         properties = set(specs[name]["properties"])
-        assert {*BUSINESS_LABELS, *OBJECT, "resource_api_version"} <= properties
-        assert set(SERVED[name].arguments.model_fields) <= properties
-        assert SERVED[name].arguments.model_json_schema().get("required", []) == specs[name].get(
-            "required", []
-        )
+        assert (circumstances if tool.uses_target else set()) == circumstances & properties
+        assert set(tool.arguments.model_fields) <= properties
+        assert tool.arguments.model_json_schema().get("required", []) == specs[name].get("required", [])
 
 
 async def test_absent_arguments_constrain_nothing():
