@@ -121,7 +121,7 @@ def _reported(item: EvidenceItem) -> Iterator[Moment]:
     for at, kind, what in EVENT.findall(item.excerpt):
         since = SINCE.search(what)
         tone = "warn" if kind == "Warning" else ""
-        began = (since[1] or at[:11]) + since[2] if since else at
+        began = min((since[1] or at[:11]) + since[2], at) if since else at
         yield from _row(began, at, SINCE.sub("", what), tone)
     for name, at, made in REVISION.findall(item.excerpt) if item.source != "list_resources" else ():
         yield from _row(at, at, f"{name} ({made})" if made else name, "calm")
