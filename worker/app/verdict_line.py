@@ -10,7 +10,7 @@ from worker.domain.untrusted.evidence import one_line
 LINE_CHARS = 400
 TONES = {"completed": "good", "needs_human_review": "warn", "failed": "bad"}
 CONFIRMED = {
-    CorroborationSource.RULES: "The cluster confirms it: {reason}",
+    CorroborationSource.RULES: "The cluster confirms the answer: {reason}",
     CorroborationSource.SECOND_VIEW: "The second view agrees: {reason}",
     CorroborationSource.NONE: "Not confirmed by the cluster: {reason}",
 }

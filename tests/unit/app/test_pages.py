@@ -181,7 +181,7 @@ def test_what_rules_see_is_shown_with_and_without_a_root_cause(cause):
     )
     page = incident_page("rr-1", review_result("rr-1", root_cause_analysis=cause, diagnosis=(seen,)))
     for text in (as_html(page), as_markdown(page)):
-        assert text.index("What rules see") < text.index(seen.summary)
+        assert text.index("What rules find") < text.index(seen.summary)
         assert (cause is None) is ("No root cause" in text)
 
 

@@ -132,7 +132,7 @@ def test_the_verdict_says_whether_the_cluster_confirms_the_answer():
     confirmed = Corroboration(by=CorroborationSource.RULES, reason="it was OOMKilled", evidence=("E9",))
     items = tuple(EvidenceItem(id=f"E{n}", source="get_resource", summary=f"Pod {n}") for n in range(1, 10))
     text = shown(**CHOSEN | {"corroboration": confirmed, "evidence": items})
-    assert "The cluster confirms it: it was OOMKilled" in text
+    assert "The cluster confirms the answer: it was OOMKilled" in text
     assert "E9" in text, "what confirms the answer is shown before other evidence"
     assert "E8" not in text
     silent = Corroboration(by=CorroborationSource.NONE, reason="no rule knows it")
@@ -182,5 +182,5 @@ def test_the_terminal_shows_what_rules_see_with_and_without_a_root_cause(cause):
         cause="image", object=AffectedResource(kind="Pod", name="api"), summary="The image is missing."
     )
     text = shown(diagnosis=(seen,), root_cause_analysis=cause)
-    assert text.index("What rules see") < text.index("• The image is missing.")
+    assert text.index("What rules find") < text.index("• The image is missing.")
     assert ("The limit is too small." in text) is (cause is not None)

@@ -112,13 +112,13 @@ def _evidence(result: AnalysisResult) -> Table:
 
 def _root_cause(result: AnalysisResult) -> Group:
     rca, seen = result.root_cause_analysis, _bullets(cause.summary for cause in result.diagnosis)
-    by_rules = [_text("What rules see in the state of the cluster:"), *seen] if seen else []
+    by_rules = [_text("What rules find in the state of the cluster:"), *seen] if seen else []
     if rca is None:
         return Group(_text(verdict_line.no_cause_line(result), style="yellow"), *by_rules)
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
         ("affected", verdict_line.where(result.affected_resource)),
-        ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
+        ("assessed as", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
         ("factors", "\n".join(f"• {one_line(f, FACTOR_CHARS)}" for f in factors)),
     )
     return Group(_text(rca.summary.strip()), _text(""), details, *by_rules)

@@ -141,7 +141,7 @@ def _workflow(answer: AnalystAnswer, choice: Choice) -> dict[str, Any]:
 
 def _rationale(choice: Choice) -> str:
     cause = choice.finding.cause.replace("_", " ")
-    return f"the cause is of the kind '{cause}', and {choice.workflow.action_type} acts on that state of {choice.finding.object}."
+    return f"{choice.workflow.action_type} remedies the cause '{cause}' of {choice.finding.object}."
 
 
 def _alternatives(answer: AnalystAnswer) -> list[dict[str, Any]]:
