@@ -138,6 +138,7 @@ class RequestFailedError(Exception):
         self.status, self.again, self.after = status, again, after
 
 
+@dataclass(slots=True)
 class Exchange:
     """The requests of one call of a port. They share its deadline, and one limit on the bytes read.
 
@@ -145,27 +146,21 @@ class Exchange:
     `pause_seconds` or what the server asks for, but not above `longest_seconds`.
     """
 
-    def __init__(
-        self,
-        server: JsonServer,
-        sleep: Callable[[float], Awaitable[None]],
-        hints: Mapping[int, str],
-        *,
-        who: str = "it",
-        pause_seconds: float = 0.2,
-        longest_seconds: float = 2.0,
-    ) -> None:
-        self._server, self._sleep, self._left = server, sleep, MAX_CALL_BYTES
-        self._hints, self._who = hints, who
-        self._pause_seconds, self._longest_seconds = pause_seconds, longest_seconds
+    server: JsonServer
+    sleep: Callable[[float], Awaitable[None]]
+    hints: Mapping[int, str]
+    who: str = "it"
+    pause_seconds: float = 0.2
+    longest_seconds: float = 2.0
+    _left: int = MAX_CALL_BYTES
 
     async def get(self, path: str, params: Mapping[str, str]) -> Any:
         """The JSON of a response with status 200. Raises RequestFailedError."""
-        return await self._patiently(lambda: self._server.get(path, params))
+        return await self._patiently(lambda: self.server.get(path, params))
 
     async def post(self, path: str, document: Mapping[str, Any]) -> Any:
         """The JSON of a response to a POST of JSON, with status 200. Raises RequestFailedError."""
-        return await self._patiently(lambda: self._server.post(path, document))
+        return await self._patiently(lambda: self.server.post(path, document))
 
     async def _patiently(self, send: Callable[[], Awaitable[ServerAnswer]]) -> Any:
         left = ATTEMPTS
@@ -174,16 +169,16 @@ class Exchange:
             try:
                 return self._document(await self._ask(send))
             except RequestFailedError as error:
-                wait = self._pause_seconds if error.after is None else error.after
-                if not left or not error.again or wait > self._longest_seconds:
+                wait = self.pause_seconds if error.after is None else error.after
+                if not left or not error.again or wait > self.longest_seconds:
                     raise
-            await self._sleep(wait)
+            await self.sleep(wait)
 
     async def _ask(self, send: Callable[[], Awaitable[ServerAnswer]]) -> ServerAnswer:
         try:
             answer = await send()
         except UnreachableError as error:
-            raise RequestFailedError(f"{self._who} {error}", again=True) from error
+            raise RequestFailedError(f"{self.who} {error}", again=True) from error
         except TooLongError as error:
             raise RequestFailedError("the answer is too long") from error
         self._left -= len(answer.body)
@@ -194,9 +189,9 @@ class Exchange:
     def _document(self, answer: ServerAnswer) -> Any:
         status = answer.status
         if status != 200:
-            hint = ": redirects are not followed" if 300 <= status < 400 else self._hints.get(status, "")
+            hint = ": redirects are not followed" if 300 <= status < 400 else self.hints.get(status, "")
             raise RequestFailedError(
-                f"{self._who} answered {status}{hint}",
+                f"{self.who} answered {status}{hint}",
                 status=status,
                 again=answer.may_pass,
                 after=answer.after,

@@ -20,6 +20,7 @@ import re
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.taxonomy import normalize_severity
@@ -162,26 +163,21 @@ def _unit(row: Any) -> Vector:
     return tuple(n / length for n in row)
 
 
+@dataclass(slots=True)
 class QueryVectors:
     """The vectors of queries. The latest ones are cached; the embedder is waited for `call_seconds` at most.
 
     After a failure the embedder is not called for `rest_seconds`, so that not every search waits for it.
     """
 
-    def __init__(
-        self,
-        embedder: Embedder,
-        monotonic: Callable[[], float],
-        *,
-        call_seconds: float = 2.0,
-        rest_seconds: float = 30.0,
-    ) -> None:
-        self._embedder, self._monotonic = embedder, monotonic
-        self._call_seconds, self._rest_seconds = call_seconds, rest_seconds
-        self._kept = BoundedDict[str, Vector](KEPT_QUERIES)
-        self._rests_until = -math.inf
-        self.problem = ""
-        """Why queries have no vectors at the moment; empty if they have."""
+    embedder: Embedder
+    monotonic: Callable[[], float]
+    call_seconds: float = 2.0
+    rest_seconds: float = 30.0
+    problem: str = ""
+    """Why queries have no vectors at the moment; empty if they have."""
+    _kept: BoundedDict[str, Vector] = field(default_factory=lambda: BoundedDict(KEPT_QUERIES))
+    _rests_until: float = -math.inf
 
     async def of(self, query: SearchQuery) -> Vector | None:
         """The vector of a query; None when it has no keywords or the embedder gives none. Never raises."""
@@ -191,18 +187,18 @@ class QueryVectors:
         if text in self._kept:
             self._kept.move_to_end(text)
             return self._kept[text]
-        if self._monotonic() < self._rests_until:
+        if self.monotonic() < self._rests_until:
             return None
         try:
-            async with asyncio.timeout(self._call_seconds):
-                [vector] = await self._embedder.embed([text], query=True)
+            async with asyncio.timeout(self.call_seconds):
+                [vector] = await self.embedder.embed([text], query=True)
         except TimeoutError:
-            self.problem = f"{self._embedder.name} gave no vector within {self._call_seconds:g} s"
+            self.problem = f"{self.embedder.name} gave no vector within {self.call_seconds:g} s"
         except EmbedderUnavailable as error:
             self.problem = str(error)
         else:
             return self._keep(text, tuple(vector))
-        self._rests_until = self._monotonic() + self._rest_seconds
+        self._rests_until = self.monotonic() + self.rest_seconds
         return None
 
     def _keep(self, text: str, vector: Vector) -> Vector:
