@@ -54,7 +54,8 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def three_servers(directory: Path) -> AsyncIterator[list[NatsServer]]:
+async def three_servers(directory: Path, configuration: str = "") -> AsyncIterator[list[NatsServer]]:
+    """`configuration` is added to that of each server."""
     ports = free_ports(3)
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
     servers = [
@@ -62,7 +63,7 @@ async def three_servers(directory: Path) -> AsyncIterator[list[NatsServer]]:
             directory / f"n{i}",
             name=f"n{i}",
             port=free_ports(1)[0],
-            cluster=f"cluster {{ name: local, listen: 127.0.0.1:{port}, routes: [{routes}] }}",
+            cluster=f"cluster {{ name: local, listen: 127.0.0.1:{port}, routes: [{routes}] }}\n{configuration}",
         )
         for i, port in enumerate(ports)
     ]

@@ -170,6 +170,12 @@ DRILLS = (
         broker.leader_killed,
     ),
     Drill(
+        "upgrade",
+        "three local servers, R3; each in turn goes into lame duck mode, ends and is started again, under load",
+        "acknowledged lost 0, results 1 each, no run counts as dead or runs in isolation",
+        broker.servers_upgraded,
+    ),
+    Drill(
         "anew",
         "the stream of requests is deleted and provisioned again under load",
         "every request of the new stream gets its result, both rejections with the same sequence number are published",

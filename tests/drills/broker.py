@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import signal
 import time
 from contextlib import AsyncExitStack
@@ -23,6 +24,8 @@ from worker.domain.values.step_kinds import BEGIN
 from worker.sandbox.nats_server import NatsServer
 
 READY = 200
+LAME_DUCK = 'lame_duck_duration: "30s"\nlame_duck_grace_period: "5s"'
+"""The shortest that the server takes."""
 
 
 class Producer:
@@ -241,6 +244,33 @@ async def leader_killed(ground: Ground, *, kills: int = 20) -> Outcome:
     return Outcome(
         settled and account.clean and not account.dead,
         f"acknowledged {accepted}, {lost_and_twice(account)}, journaled steps paid again {account.journaled_paid_again}",
+    )
+
+
+async def servers_upgraded(ground: Ground, *, rounds: int = 1) -> Outcome:
+    """Each of three servers in turn sends its clients away (lame duck mode), ends and is started again, as in a rollout."""
+    async with AsyncExitStack() as stack:
+        directory = ground.directory / "upgrade"
+        servers = await stack.enter_async_context(three_servers(directory, LAME_DUCK))
+        s = await stack.enter_async_context(stage(ground, "upgrade", servers=servers, ack_wait_seconds=6.0))
+        await s.plan(latency_seconds=1.0, looks=2)
+        await s.start(2)
+        producer = Producer(s, 4)
+        for server in servers * rounds:
+            os.kill(server.pid, signal.SIGUSR2)
+            await until(lambda server=server: not server.running, 60)
+            await server.start()
+            await until(lambda: _whole(s, s.subjects.requests_stream), 60, every=0.3)
+            s.tell(f"{server.name} is back, {len(s.accepted)} accepted")
+        accepted = await producer.stop()
+        settled = await s.settled(accepted, 180)
+        account, journal = await s.account(), await s.journal_steps()
+    begins = [step for steps in journal.values() for step in steps if step.kind == BEGIN]
+    alone = sum(bool(step.notes.get("alone")) for step in begins)
+    return Outcome(
+        settled and account.clean and not account.dead and not alone,
+        f"acknowledged {accepted}, runs in isolation {alone}, outstanding calls paid again "
+        f"{account.outstanding_paid_again}, {lost_and_twice(account)}",
     )
 
 
