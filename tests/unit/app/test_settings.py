@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -271,6 +273,14 @@ def test_every_field_of_every_group_is_documented():
         assert meaning[0].isupper() or meaning.startswith(("`", "debug")), name
         assert "\n" not in meaning
         assert meaning.endswith("."), name
+
+
+def test_every_setting_is_read_somewhere():
+    texts = [path.read_text() for path in Path(str(files("worker"))).rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r"\.(\w+)", text)}
+    read |= {f"slots_{lane}" for lane in Lane}
+    for group in Settings.model_fields.values():
+        assert set() == set(group.annotation.model_fields) - read
 
 
 def test_documented_defaults_are_read_as_the_defaults(environment):
