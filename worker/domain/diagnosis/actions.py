@@ -60,11 +60,12 @@ OPPOSITE = re.compile(r"^(?:decrease|reduce|lower|shrink|disable|suspend|pause|s
 """Actions that take something away. They fit no finding, whatever the workflow declares."""
 EDITING = frozenset(
     {R.ROLL_BACK, R.PATCH_CONFIGURATION, R.RESTORE_CONFIGURATION, R.FIX_IMAGE, R.INCREASE_MEMORY, R.INCREASE_CPU, R.FIX_PROBE,
-     R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER, R.RELAX_DISRUPTION_BUDGET, R.FIX_NETWORK_POLICY, R.FIX_SELECTOR, R.FIX_PORT}
+     R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER, R.RELAX_DISRUPTION_BUDGET, R.FIX_NETWORK_POLICY, R.FIX_SELECTOR, R.FIX_PORT,
+     R.RESUME}
 )  # fmt: skip
 """Remedies that change an object's spec or data. A GitOps tool reverts such changes."""
-SIZES = frozenset({R.INCREASE_MEMORY, R.INCREASE_CPU, R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER})
-"""Remedies of something too small, which need not have been larger before."""
+SIZES = frozenset({R.INCREASE_MEMORY, R.INCREASE_CPU, R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER, R.RESUME})
+"""Remedies of something too small or stopped, which need not have been otherwise before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,18 +220,22 @@ def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
         if lines := _telling(differences(before, found[-1][1])):
             began = created(found[found.index((previous, before)) + 1][0])
             failed = unavailable_since(facts.get(workload))
-            left = _config_maps(before) - _config_maps(found[-1][1])
-            maps = [facts.presence(ref_to("ConfigMap", name, workload.namespace)) for name in left]
+            left = _needed(before) - _needed(found[-1][1])
+            there = [facts.presence(ref_to(kind, name, workload.namespace)) for kind, name in sorted(left)]
             earlier = began is not None and failed is not None and failed < began - SLACK
-            if earlier or Presence.ABSENT in maps:  # then the pods of that revision would not start again
+            if earlier or Presence.ABSENT in there:  # then the pods of that revision would not start again
                 return None
             return Rollout(found[-1][0], previous, tuple(lines), began)
     return None
 
 
-def _config_maps(template: dict[str, Any]) -> set[str]:
-    used = references_of(mapping(template.get("spec")))
-    return {*used.config_maps} - {*used.optional}
+def _needed(template: dict[str, Any]) -> set[tuple[str, str]]:
+    """Kind and name of what pods cannot be made or started without, but for Secrets, which are not read."""
+    spec = mapping(template.get("spec"))
+    used, account = references_of(spec), text(spec.get("serviceAccountName"))
+    maps = {("ConfigMap", name) for name in used.config_maps if name not in used.optional}
+    claims = {("PersistentVolumeClaim", name) for name in used.claims}
+    return maps | claims | ({("ServiceAccount", account)} if account else set())
 
 
 def unavailable_since(manifest: Manifest | None) -> datetime | None:

@@ -30,6 +30,22 @@ async def test_a_failure_right_after_a_rollout_speaks_for_a_rollback():
     assert (await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment"))).confirmed
 
 
+@pytest.mark.parametrize(
+    ("kind", "needs"),
+    [
+        ("ServiceAccount", {"serviceAccountName": "before"}),
+        ("PersistentVolumeClaim", {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "before"}}]}),
+        ("ConfigMap", {"volumes": [{"name": "d", "configMap": {"name": "before"}}]}),
+    ],
+)  # fmt: skip
+async def test_a_revision_whose_needs_are_gone_cannot_be_gone_back_to(kind, needs):
+    api = rolled_out(failed_at="2026-06-04T15:05:00Z")
+    api[3]["spec"]["template"]["spec"] |= needs
+    back = claim(api[0], "RollbackDeployment")
+    assert not (await judged(*api, about=api[0], claim=back)).confirmed
+    assert (await judged(*api, obj(kind, "before"), about=api[0], claim=back)).confirmed
+
+
 async def test_a_failure_long_after_the_rollout_does_not():
     api = rolled_out(failed_at="2026-06-04T17:30:00Z")
     assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
