@@ -24,6 +24,7 @@ from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.verdict.approval.factors import Proof, unsettled
+from worker.domain.verdict.effects import hindrance
 from worker.domain.verdict.origins import futile_parameter, parameter_origins
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 
@@ -87,7 +88,7 @@ class Corroborator:
         """
         facts, claim = ClusterFacts(now=self.now), claim_of(accepted)
         investigator = Investigator(self.cluster)
-        verdict = await investigator.conclude(facts, lambda known: corroborate(known, self.signal, claim))
+        verdict = await investigator.conclude(facts, lambda known: self._weigh(known, claim))
         if verdict.confirmed and verdict.finding:
             futile = futile_parameter(accepted, verdict.finding, facts)
             told = f"{verdict.reason} However, the value of {futile} would not fix this."
@@ -100,6 +101,15 @@ class Corroborator:
             facts=facts,
             signals=verdict.finding.signals if verdict.finding and verdict.confirmed else (),
         )
+
+    def _weigh(self, facts: ClusterFacts, claim: Claim) -> ClaimVerdict:
+        """The verdict on a claim, which is not confirmed if its action would have no effect."""
+        verdict = corroborate(facts, self.signal, claim)
+        if not verdict.confirmed or verdict.finding is None or claim.action is None:
+            return verdict
+        kept = hindrance(facts, claim.action, verdict.finding)
+        told = f"{verdict.reason} However, {kept}."
+        return replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if kept else verdict
 
     async def contradict(self, evidence: EvidenceLog, spoken_of: str, before: datetime) -> Corroborated:
         """Find objections to an answer that finds nothing to do. Never raises ClusterError.

@@ -1,0 +1,73 @@
+"""What keeps an action that fits from taking effect."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.manifests import crashing, obj
+from tests.fakes.memory_cluster import MemoryCluster
+from tests.unit.domain.diagnosis.small_clusters import claim, workload
+from worker.domain.cluster.fields import reference
+from worker.domain.diagnosis.causes import Cause, Remedy, stated
+from worker.domain.diagnosis.driver import Investigator
+from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.verdict.effects import hindrance
+
+LIMITED = {"resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}}}
+GROW, BACK = "IncreaseMemoryLimits", "RollbackDeployment"
+
+
+async def hindered(*manifests, action=GROW, also=(), remedy=Remedy.INCREASE_MEMORY):
+    """Whether something keeps the action on the first object from taking effect."""
+    ref = reference(manifests[0])
+    remedies = {Remedy.ROLL_BACK, remedy}
+    found = replace(stated(Cause.OUT_OF_MEMORY, ref, "x", remedies, also=also), container="app")
+    proposed = claim(manifests[0], action).action
+    investigator = Investigator(MemoryCluster(manifests))
+    return bool(await investigator.conclude(ClusterFacts(), lambda f: hindrance(f, proposed, found)))
+
+
+def api(**spec):
+    made = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    made[0]["spec"] |= spec
+    return made
+
+
+def quota(hard, used, **spec):
+    return obj("ResourceQuota", "q", spec={"hard": hard, **spec}, status={"hard": hard, "used": used})
+
+
+@pytest.mark.parametrize("resource", ["limits.memory", "requests.memory", "pods"])
+async def test_a_full_quota_leaves_no_room_to_grow(resource):
+    assert await hindered(*api(), quota({resource: "1"}, {resource: "1"}))
+    assert not await hindered(*api(), quota({resource: "1Gi"}, {resource: "1Mi"}))
+    assert not await hindered(*api(), quota({resource: "1"}, {resource: "1"}), action=BACK)
+
+
+async def test_a_quota_for_some_pods_only_may_be_for_others():
+    full = {"pods": "0"}
+    assert not await hindered(*api(), quota(full, full, scopes=["BestEffort"]))
+    assert not await hindered(*api(), quota(full, full, scopeSelector={"matchExpressions": []}))
+
+
+async def test_an_autoscaler_grows_what_it_scales():
+    made = api()
+    scaler = obj("HorizontalPodAutoscaler", "api", api_version="autoscaling/v2")
+    also, raised = (reference(made[0]),), Remedy.RAISE_AUTOSCALER
+    full = quota({"pods": "1"}, {"pods": "1"})
+    assert await hindered(scaler, *made, full, action="PatchHPA", also=also, remedy=raised)
+    assert not await hindered(scaler, *made, action="PatchHPA", also=also, remedy=raised)
+
+
+@pytest.mark.parametrize(("most", "kept"), [("64Mi", True), ("100Mi", True), ("128Mi", False)])
+async def test_a_larger_limit_that_its_namespace_does_not_admit(most, kept):
+    bounds = obj("LimitRange", "bounds", spec={"limits": [{"type": "Container", "max": {"memory": most}}]})
+    assert await hindered(*api(), bounds) is kept
+    assert not await hindered(*api(), bounds, action=BACK)
+
+
+async def test_a_paused_deployment_rolls_nothing_out():
+    assert await hindered(*api(paused=True))
+    assert await hindered(*api(paused=True), action=BACK)
+    assert not await hindered(*api(paused=True), action="ScaleReplicas", remedy=Remedy.SCALE_UP)
+    assert not await hindered(*api(), action=BACK)
