@@ -150,8 +150,7 @@ def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Mani
             if found is None or when is None or started is None or when <= started + SLACK:
                 continue
             if lately(facts, when):
-                told = f"The containers of {workload} started before {reference(found)} changed and still hold its former values."
-                yield Diagnosis(
-                    Cause.STALE_CONFIGURATION, workload, told, Strength.TIMED, also=(reference(pod),),
-                    remedies=frozenset({Remedy.RESTART}), reads=(reference(pod), reference(found)),
-                )  # fmt: skip
+                told = f"the containers of {workload} started before {reference(found)} changed and still hold its former values"
+                cause, also = Cause.STALE_CONFIGURATION, (reference(pod),)
+                stale = stated(cause, workload, told, {Remedy.RESTART}, (), also, Strength.TIMED)
+                yield replace(stale, reads=(reference(pod), reference(found)))

@@ -142,8 +142,7 @@ def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:
 
 def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
     """The workload whose evicted pod was furthest above its request, by the kubelet's own figures."""
-    listed = facts.list("Pod").items
-    here = [p for p in listed if text(dig(p, "spec", "nodeName")) in {node.name, ""}]
+    here = [p for p in facts.list("Pod").items if text(dig(p, "spec", "nodeName")) in {node.name, ""}]
     there = [p for p in here if _evicted_lately(facts, p)]
     worst = max(there, key=_above_request, default=None)
     if worst is None or _above_request(worst) < LEAST:
