@@ -38,7 +38,6 @@ PLACEMENT = ("nodeSelector", "ffinity", "tolerations", "requests", "limits", "to
 """What of a pod's spec decides which nodes take it."""
 STATIC = "kubernetes.io/no-provisioner"
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
-NUMERIC = frozenset({"Gt", "Lt"})
 
 
 class Obstacle(enum.StrEnum):
@@ -274,10 +273,9 @@ def meets_one(terms: Collection[Mapping[str, Any]], node: Manifest) -> bool:
 def _term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
     """True if a node meets one node selector term; operators that compare numbers count as met."""
     parts = (("matchExpressions", labels), ("matchFields", {"metadata.name": name}))
-    asked = [
-        ([e for e in mappings(term.get(k)) if e.get("operator") not in NUMERIC], has) for k, has in parts
-    ]
-    return all(selects({"matchExpressions": expressions}, has) for expressions, has in asked)
+    asked = [(e, has) for field, has in parts for e in mappings(term.get(field))]
+    exact = [(e, has) for e, has in asked if e.get("operator") not in {"Gt", "Lt"}]
+    return all(selects({"matchExpressions": [e]}, has) for e, has in exact)
 
 
 def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
