@@ -69,11 +69,9 @@ def cause_text(result: AnalysisResult) -> str:
 
 def no_cause_line(result: AnalysisResult) -> str:
     """Why a result has no root cause."""
-    return (
-        "No root cause that could be checked."
-        if result.usage.llm_calls
-        else "No root cause: no model has analysed the request."
-    )
+    if not result.usage.llm_calls:
+        return "No root cause: no model has analysed the request."
+    return "No root cause that could be checked."
 
 
 def confirmation_line(result: AnalysisResult) -> str:

@@ -118,9 +118,8 @@ async def _gitops_managed(subject: DetectionTarget) -> bool:
 
 async def _helm_managed(subject: DetectionTarget) -> bool:
     by_helm = any(strings(meta(m).get("labels")).get(HELM_LABEL) == "Helm" for m in subject.read)
-    return (
-        by_helm or _marked(subject, "annotations", HELM_ANNOTATION) or _marked(subject, "labels", HELM_CHART)
-    )
+    marked = _marked(subject, "annotations", HELM_ANNOTATION) or _marked(subject, "labels", HELM_CHART)
+    return by_helm or marked
 
 
 async def _selected(subject: DetectionTarget, *, kind: str, field: str) -> bool:

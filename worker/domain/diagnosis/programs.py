@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, name_of, reference, strings, text
 from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import connections
-from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Edge, Relation, Remedy
+from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Edge, Relation, Remedy, stated
 from worker.domain.diagnosis.controllers import renewable
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.hosts import Host, hosts_in, place_of, service_of, services_named
@@ -58,17 +58,12 @@ class Said:
         self, cause: Cause, object_: ObjectRef, what: str, *remedies: Remedy, signals: tuple[str, ...] = ()
     ) -> Diagnosis:
         """A finding about an object that makes the workload suffer which wrote the line."""
-        return Diagnosis(
-            cause=cause,
-            object=object_,
-            sentence=f"{what}: container {self.container.name} of {self.workload} says {short(self.line)}",
-            also=(self.workload,) if self.workload != object_ else (),
-            remedies=frozenset(remedies),
-            signals=(*signals, *observed(self.facts, self.workload, self.pod)),
-            reads=(reference(self.pod),),
-            container=self.container.name,
-            basis=Basis.TEXT,
-        )
+        told = f"{what}: container {self.container.name} of {self.workload} says {short(self.line)}"
+        also = (self.workload,) if self.workload != object_ else ()
+        seen = (*signals, *observed(self.facts, self.workload, self.pod))
+        found = stated(cause, object_, told, remedies, seen, also)
+        reads = (reference(self.pod),)
+        return replace(found, reads=reads, container=self.container.name, basis=Basis.TEXT)
 
 
 Found = Diagnosis | Edge
@@ -119,9 +114,7 @@ def volume_full(facts: ClusterFacts, claim: ObjectRef, said: Said | None = None)
     signals = ("PVCExhaustion", "VolumeFull")
     if said is not None:
         return said.finding(Cause.VOLUME_FULL, claim, told, *remedies, signals=signals)
-    return Diagnosis(
-        Cause.VOLUME_FULL, claim, f"{told}.", remedies=frozenset(remedies), signals=signals, reads=(claim,), basis=Basis.TEXT
-    )  # fmt: skip
+    return replace(stated(Cause.VOLUME_FULL, claim, told, remedies, signals), basis=Basis.TEXT)
 
 
 def _dependency(said: Said) -> Iterator[Found]:

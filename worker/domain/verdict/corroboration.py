@@ -88,11 +88,7 @@ class Corroborator:
         """
         facts, claim = ClusterFacts(now=self.now), claim_of(accepted)
         investigator = Investigator(self.cluster)
-        verdict = await investigator.conclude(facts, lambda known: self._weigh(known, claim))
-        if verdict.confirmed and verdict.finding:
-            futile = futile_parameter(accepted, verdict.finding, facts)
-            told = f"{verdict.reason} However, the value of {futile} would not fix this."
-            verdict = replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if futile else verdict
+        verdict = await investigator.conclude(facts, lambda known: self._weigh(known, accepted, claim))
         ids = _keep(facts, evidence)
         return Corroborated(
             corroboration=_told(verdict, ids),
@@ -102,14 +98,16 @@ class Corroborator:
             signals=verdict.finding.signals if verdict.finding and verdict.confirmed else (),
         )
 
-    def _weigh(self, facts: ClusterFacts, claim: Claim) -> ClaimVerdict:
-        """The verdict on a claim, which is not confirmed if its action would have no effect."""
+    def _weigh(self, facts: ClusterFacts, accepted: Accepted, claim: Claim) -> ClaimVerdict:
+        """The verdict on a claim, which is not confirmed if its action would not fix anything."""
         verdict = corroborate(facts, self.signal, claim)
         if not verdict.confirmed or verdict.finding is None or claim.action is None:
             return verdict
+        futile = futile_parameter(accepted, verdict.finding, facts)
         kept = hindrance(facts, claim.action, verdict.finding)
-        told = f"{verdict.reason} However, {kept}."
-        return replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if kept else verdict
+        why = f"the value of {futile} would not fix this" if futile else kept
+        told = f"{verdict.reason} However, {why}."
+        return replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if why else verdict
 
     async def contradict(self, evidence: EvidenceLog, spoken_of: str, before: datetime) -> Corroborated:
         """Find objections to an answer that finds nothing to do. Never raises ClusterError.

@@ -38,14 +38,10 @@ def _no_room(facts: ClusterFacts, workload: Manifest, finding: Diagnosis) -> str
     """Return what in its namespace leaves no room for a larger container or for one more pod of the workload."""
     home, spec = reference(workload).namespace, pod_spec_of(workload)
     quotas = [q for q in facts.list("ResourceQuota", home).items if SCOPES.isdisjoint(mapping(q.get("spec")))]
-    full = next((q for q in quotas if exhausted(q, {**spec, "makes": "count/pods"})), None)
-    if full is not None:
-        return f"{reference(full)} leaves no room for it"
-    ranges = facts.list("LimitRange", home).items if Remedy.INCREASE_MEMORY in finding.remedies else ()
+    full = [q for q in quotas if exhausted(q, {**spec, "makes": "count/pods"})]
     failing = next((c for c in container_specs(spec) if c.get("name") == finding.container), {})
     wanted = GROWTH * (quantity(dig(failing, "resources", "limits", "memory")) or 0)
-    for found in ranges:
-        tops = [quantity(dig(entry, "max", "memory")) for entry in mappings(dig(found, "spec", "limits"))]
-        if any(top is not None and wanted > top for top in tops):
-            return f"{reference(found)} does not admit a larger limit"
-    return ""
+    ranges = facts.list("LimitRange", home).items if Remedy.INCREASE_MEMORY in finding.remedies else ()
+    most = [(r, dig(entry, "max", "memory")) for r in ranges for entry in mappings(dig(r, "spec", "limits"))]
+    tight = [*full, *(r for r, top in most if top is not None and wanted > (quantity(top) or 0))]
+    return f"{reference(tight[0])} leaves no room for it" if tight else ""

@@ -256,10 +256,8 @@ def _node_in_trouble(item: Manifest) -> bool:
 
 
 def _no_disruptions(item: Manifest) -> bool:
-    return (
-        whole(dig(item, "status", "disruptionsAllowed")) == 0
-        and whole(dig(item, "status", "expectedPods")) > 0
-    )
+    status = mapping(item.get("status"))
+    return whole(status.get("disruptionsAllowed")) == 0 and whole(status.get("expectedPods")) > 0
 
 
 COLUMNS: dict[str, Callable[[Manifest, datetime], dict[str, str]]] = {

@@ -217,11 +217,9 @@ async def _similar(run: ToolContext, ref: ObjectRef) -> str:
     where = f" in {ref.namespace}" if ref.namespace else ""
     if close:
         return f"; similar {ref.kind} names{where}: {', '.join(close[:6])}"
-    return (
-        f"; there are {len(names)} objects of kind {ref.kind}{where}"
-        if names
-        else f"; there is no {ref.kind}{where}"
-    )
+    if not names:
+        return f"; there is no {ref.kind}{where}"
+    return f"; there are {len(names)} objects of kind {ref.kind}{where}"
 
 
 def problem_of(error: ClusterError, scope: str) -> ToolProblem:

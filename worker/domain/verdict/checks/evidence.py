@@ -177,9 +177,8 @@ def is_reported(signal_type: str, reasons: frozenset[str]) -> bool:
 def _was_read(ref: ObjectRef, item: Evidence) -> bool:
     """True if the item is this very object, whole or in part. Code writes the scope of a successful read."""
     named = item.scope == str(ref) or item.scope.startswith(f"{ref}, part ")
-    return (
-        item.kind in {EvidenceKind.OBJECT, EvidenceKind.OWNERS} and named and not item.body.startswith(GONE)
-    )
+    shows_objects = item.kind in {EvidenceKind.OBJECT, EvidenceKind.OWNERS}
+    return shows_objects and named and not item.body.startswith(GONE)
 
 
 def _unread(ref: ObjectRef, item: Evidence) -> bool:
