@@ -183,8 +183,8 @@ def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     if dig(manifest, "spec", "suspend") is True:
         yield stated(Cause.SUSPENDED, ref, f"{ref} is suspended", {Remedy.RESUME}, ("CronJobSuspended",))
         return
-    names = [text(job.get("name")) for job in mappings(dig(manifest, "status", "active"))]
-    active = [ref_to("Job", name, ref.namespace) for name in names]
+    listed = mappings(dig(manifest, "status", "active"))
+    active = [ref_to("Job", text(job.get("name")), ref.namespace) for job in listed]
     if active and dig(manifest, "spec", "concurrencyPolicy") == "Forbid":
         told = f"{active[0]} still runs, and {ref} forbids a second one"
         yield stated(Cause.JOB, active[0], told, also=(ref,))

@@ -11,7 +11,7 @@ from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis import structure
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, stated
 from worker.domain.diagnosis.facts import CLUSTER_SCOPED, ClusterFacts, Presence
 from worker.domain.diagnosis.messages import Refusal, refusal, speaks_of
 from worker.domain.diagnosis.mounts import mounts_of
@@ -60,13 +60,12 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
     target = blamed[0] if blamed else workload
     by = f" ({target})" if blamed else ""
     what = "Jobs" if workload.kind == "CronJob" else "pods"
-    told = f"The API server refuses to create the {what} of {workload}: {why}{by}."
+    told = f"the API server refuses to create the {what} of {workload}: {why}{by}"
     strength = Strength.TIMED if why is Refusal.WEBHOOK_DOWN and not blamed else Strength.DIRECT
     also = (*blamed[1:], workload, *(r for r in reads if r != workload))
     signals = ("FailedCreate", *structure.observed(facts, workload, {}))
-    found = Diagnosis(
-        Cause.CREATION_REFUSED, target, told, strength, also, signals=signals, reads=tuple(reads)
-    )
+    found = stated(Cause.CREATION_REFUSED, target, told, (), signals, also, strength)
+    found = replace(found, reads=tuple(reads))
     rollout = _refused_rollout(facts, workload, said)
     others = tuple(ref for ref in found.subjects if ref != workload)
     yield replace(rollout.undoing(found), object=workload, also=others) if rollout else found
@@ -120,10 +119,9 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
     """True if a quota has no room for one more pod of this spec, by its own status."""
     hard, used = mapping(dig(quota, "status", "hard")), mapping(dig(quota, "status", "used"))
     wanted = requests_of(spec)
-    limits: dict[str, float] = {}
-    for container in mappings(spec.get("containers")):
-        for name, value in mapping(dig(container, "resources", "limits")).items():
-            limits[f"limits.{name}"] = limits.get(f"limits.{name}", 0.0) + (quantity(value) or 0.0)
+    bounds = [{"requests": dig(c, "resources", "limits")} for c in mappings(spec.get("containers"))]
+    bounded = requests_of({"containers": [{"resources": bound} for bound in bounds]})
+    limits = {f"limits.{name}": value for name, value in bounded.items()}
     templates = mappings(spec.get("volumeClaimTemplates"))
     storage = [dig(claim, "spec", "resources", "requests", "storage") for claim in templates]
     limits["requests.storage"] = sum(quantity(value) or 0.0 for value in storage)

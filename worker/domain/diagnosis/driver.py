@@ -67,9 +67,8 @@ class Investigator:
                 )
                 return tuple(clean_lines(await self.cluster.logs(query)))
             if question.name:
-                return await self.cluster.get(
-                    ObjectRef(question.kind, question.name, question.namespace, question.api_version)
-                )
+                named = (question.kind, question.name, question.namespace, question.api_version)
+                return await self.cluster.get(ObjectRef(*named))
             return await self._list(question)
         except ClusterError as error:
             if error.reason is ClusterReason.UNKNOWN_KIND and not question.name:

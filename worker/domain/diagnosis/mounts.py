@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
-from worker.domain.diagnosis.structure import container_specs, pod_spec_of, ref_to
+from worker.domain.diagnosis.structure import container_specs, pod_spec_of, ref_to, written_in
 from worker.domain.values.objects import Manifest, ObjectRef
 
 PATH = re.compile(r"(?<![\w.-])/(?:[\w.@+-]+/)*[\w.@+-]+")
@@ -76,8 +76,4 @@ def covering(mounts: Iterable[Mount], message: str) -> Mount | None:
 
 def command_line(pod: Manifest) -> str:
     """Plain settings, commands and arguments of all containers, for a search of paths."""
-    words: list[str] = []
-    for container in container_specs(pod_spec_of(pod)):
-        words += [text(v.get("value")) for v in mappings(container.get("env"))]
-        words += map(text, [*(container.get("command") or []), *(container.get("args") or [])])
-    return "\n".join(words)
+    return "\n".join(written_in(pod_spec_of(pod)))

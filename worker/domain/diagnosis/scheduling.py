@@ -13,7 +13,7 @@ from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of, selects
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import (
     container_specs,
@@ -145,12 +145,12 @@ def withholding(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     """Nodes that do not offer devices that a pod requests, because the plugin for them does not work."""
     wanted = [name for name in requests_of(mapping(pod.get("spec"))) if "/" in name]
     nodes = facts.list("Node").items if wanted and unscheduled(pod) else ()
-    found = []
-    for node in nodes:
-        has, offers = (mapping(dig(node, "status", key)) for key in ("capacity", "allocatable"))
-        if any(name in has and not quantity(offers.get(name)) for name in wanted):
-            found.append(reference(node))
-    return found
+    return [reference(node) for node in nodes if any(_withheld(node, name) for name in wanted)]
+
+
+def _withheld(node: Manifest, device: str) -> bool:
+    has, offers = (mapping(dig(node, "status", key)) for key in ("capacity", "allocatable"))
+    return device in has and not quantity(offers.get(device))
 
 
 def preparing(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
@@ -179,9 +179,8 @@ def _placement_rules(workload: ObjectRef, pod: Manifest, modes: Collection[str])
 
 
 def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]) -> Diagnosis:
-    ref, told = reference(pod), f"The pods of {workload} cannot be scheduled: {why}."
-    found = Diagnosis(Cause.NOT_SCHEDULABLE, workload, told, also=(ref,), signals=SIGNALS, reads=(ref,))
-    return replace(found, remedies=frozenset(remedies))
+    ref, told = reference(pod), f"the pods of {workload} cannot be scheduled: {why}"
+    return replace(stated(Cause.NOT_SCHEDULABLE, workload, told, remedies, SIGNALS, (ref,)), reads=(ref,))
 
 
 def _node_finding(

@@ -28,6 +28,7 @@ from worker.domain.diagnosis.structure import (
     ref_to,
     root_of,
     template_since,
+    written_in,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -153,9 +154,7 @@ def jobs_awaited(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
 
 
 def _texts(facts: ClusterFacts, spec: dict[str, Any], namespace: str) -> Iterator[str]:
-    for container in container_specs(spec):
-        yield from (text(e.get("value")) for e in mappings(container.get("env")))
-        yield from (text(a) for a in [*(container.get("args") or []), *(container.get("command") or [])])
+    yield from written_in(spec)
     for name in references_of(spec).config_maps:
         data = mapping(dig(facts.get(ref_to("ConfigMap", name, namespace)), "data"))
         yield from (text(value) for value in data.values())

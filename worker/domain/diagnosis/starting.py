@@ -183,27 +183,24 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
         remedies.add(Remedy.ROLL_BACK)
     what = "is missing (not found)" if part is MissingPart.OBJECT else "lacks a key that they use"
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
-    told = f"The pods of {workload} cannot start: {ref} {what}."
+    told = f"The pods of {workload} cannot start: {ref} {what}"
     also = tuple(dict.fromkeys((*blamed[1:], workload, failing.ref)))
     # Workflows that patch a configuration are declared for it.
     starts = ["CrashLoopBackOff"] if Remedy.PATCH_CONFIGURATION in remedies else []
     signals = ("FailedMount", "CreateContainerConfigError", *failing.signals, *starts)
-    return Diagnosis(
-        Cause.MISSING_CONFIGURATION, blamed[0], told, also=also, remedies=frozenset(remedies), signals=signals,
-        reads=(failing.ref, ref), revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
-    )  # fmt: skip
+    found = stated(Cause.MISSING_CONFIGURATION, blamed[0], told, remedies, signals, also)
+    revision = rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0
+    return replace(found, reads=(failing.ref, ref), revision=revision)
 
 
 def _makers(facts: ClusterFacts, ref: ObjectRef) -> list[ObjectRef]:
     """Objects whose controller should have made a Secret and reports that it did not."""
     if ref.kind != "Secret":
         return []
-    found = []
-    for maker in facts.list("ExternalSecret", ref.namespace, api_version=EXTERNAL_SECRETS).items:
-        made = text(dig(maker, "spec", "target", "name")) or name_of(maker)
-        if made == ref.name and holds(maker, "Ready", "False"):
-            found.append(reference(maker))
-    return found
+    makers = facts.list("ExternalSecret", ref.namespace, api_version=EXTERNAL_SECRETS).items
+    failed = [maker for maker in makers if holds(maker, "Ready", "False")]
+    named = [(maker, text(dig(maker, "spec", "target", "name")) or name_of(maker)) for maker in failed]
+    return [reference(maker) for maker, name in named if name == ref.name]
 
 
 def _misspelt(facts: ClusterFacts, ref: ObjectRef, workload: ObjectRef) -> list[ObjectRef]:

@@ -158,6 +158,13 @@ def container_specs(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))]
 
 
+def written_in(spec: dict[str, Any]) -> Iterator[str]:
+    """Yield plain settings, commands and arguments of the containers of a pod spec."""
+    for container in container_specs(spec):
+        yield from (text(variable.get("value")) for variable in mappings(container.get("env")))
+        yield from map(text, [*(container.get("command") or []), *(container.get("args") or [])])
+
+
 def sick_containers(pod: Manifest) -> Iterator[Container]:
     """Yield containers that are unhealthy, or were restarted."""
     yield from (c for c in containers(pod) if c.kind != "ephemeral" and (c.failing or c.last))

@@ -169,11 +169,8 @@ def _not_settled(signal: ObjectRef, spoken_of: str, since: datetime | None, befo
 
 
 def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:
-    items = (
-        Evidence(SOURCE, told(question, result), "", kind=EvidenceKind.FACTS)
-        for question, result in facts.answers.items()
-    )
-    return tuple(evidence.add(item).id for item in items)
+    lines = [told(question, result) for question, result in facts.answers.items()]
+    return tuple(evidence.add(Evidence(SOURCE, line, "", kind=EvidenceKind.FACTS)).id for line in lines)
 
 
 def claim_of(accepted: Accepted) -> Claim:
@@ -182,12 +179,8 @@ def claim_of(accepted: Accepted) -> Claim:
     if accepted.workflow is None:
         return Claim(accepted.affected, owner=owner if owner != accepted.affected else None)
     targets = (accepted.target,) if accepted.target else ()
-    action = ProposedAction(
-        accepted.workflow,
-        targets,
-        revision=_number(accepted, "REVISION"),
-        replicas=_number(accepted, "REPLICAS"),
-    )
+    revision, replicas = _number(accepted, "REVISION"), _number(accepted, "REPLICAS")
+    action = ProposedAction(accepted.workflow, targets, revision, replicas)
     return Claim(accepted.affected, action, owner if owner != accepted.affected else None)
 
 
