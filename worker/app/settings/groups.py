@@ -57,8 +57,8 @@ class NatsSettings(Group):
     inbox_prefix: Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "_INBOX"
     """First part of the subjects on which replies arrive. Each role has its own (`rca permissions`)."""
     api_prefix: Annotated[str, matching(r"[A-Za-z0-9$_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "$JS.API"
-    """First part of the JetStream API's subjects. Only `rca audit` needs another one, if it uses a different
-    account from that of the streams (`rca permissions`)."""
+    """First part of the JetStream API's subjects. Change it only for `rca audit` in an account other than that
+    of the streams (`rca permissions`)."""
     connect_seconds: float = Field(30.0, gt=0)
     """How long a command tries to connect. A worker retries for ever, and logs what it is waiting for."""
     replicas: int = Field(1, ge=1, le=5)
@@ -129,8 +129,8 @@ class LlmSettings(Group):
     max_output_tokens: int = Field(16_000, ge=256)
     """Maximum length of one answer, in tokens, including the reasoning before it."""
     context_tokens: int | None = Field(None, ge=32_000)
-    """Context window in tokens, for input and answer. The oldest tool results are removed before it is full,
-    or, if it is not set, once the provider rejects the call. At most a quarter is reserved for the answer."""
+    """Context window in tokens, for input and answer. The oldest tool results are removed before the window is
+    full or, without this setting, once the provider rejects a call. At most a quarter is reserved for the answer."""
     call_seconds: float = Field(LIMITS.call_seconds, gt=0)
     """Time limit of one call."""
     max_calls: int = Field(LIMITS.llm_calls, ge=4)
@@ -209,7 +209,7 @@ class HistorySettings(Group):
     """Past remediations. Without `url`: this worker's own results, and the outcomes published on NATS."""
 
     url: WebAddress = ""
-    """Base address of a DataStorage that is queried instead (`http://data-storage:8080`)."""
+    """Base address of a DataStorage (`http://data-storage:8080`), queried in place of the worker's own results."""
     token: SecretStr = SecretStr("")
     """Bearer token for the DataStorage."""
     cluster_id: str = ""
@@ -266,14 +266,14 @@ class PolicySettings(Group):
     """The approval policy, from Rego files or an OPA server."""
 
     path: Path | None = None
-    """Rego file, or a directory of them (packages `rca.approval` and `safety`); the shipped policy by
+    """Rego file, or a directory of Rego files (packages `rca.approval` and `safety`); the shipped policy by
     default."""
     data: Paths = ()
     """JSON and YAML files for the policy's `data`, separated by commas."""
     poll_seconds: float = Field(5.0, gt=0)
     """How often the files are checked. A change takes effect once two checks find the same content."""
     url: WebAddress = ""
-    """Base address of an OPA server that is queried instead (`http://opa:8181`)."""
+    """Base address of an OPA server (`http://opa:8181`), queried in place of the files."""
     decision: Annotated[
         str,
         matching(
@@ -337,7 +337,7 @@ class WorkerSettings(Group):
     retry_first_seconds: float = Field(RETRIES.first_seconds, gt=0)
     """Upper limit of the random pause after a failed run. Each further failure doubles the limit."""
     retry_cap_seconds: float = Field(RETRIES.cap_seconds, gt=0)
-    """Maximum of that limit."""
+    """Maximum of the limit that `retry_first_seconds` begins with."""
     patience_seconds: float = Field(RETRIES.max_age_seconds, gt=0)
     """How long a request without an answer is retried, from its first failed run on, before the incident is
     escalated to a human."""

@@ -18,5 +18,5 @@ class RecordSettings(Group):
     mebibytes: int = Field(256, ge=8)
     """How much of `RCA_NATS__STORE_MEBIBYTES` recordings may use, in MiB.
 
-    The oldest ones are dropped first.
+    The oldest recordings are dropped first.
     """
