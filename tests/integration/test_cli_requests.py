@@ -194,6 +194,27 @@ async def test_a_request_without_a_result_has_its_state_told(place, happened, sa
     assert said in shown.err
 
 
+# -- results
+
+
+async def test_the_newest_results_are_listed_with_their_keys(place):
+    none = await place.rca("results")
+    assert (0, "", "no results\n") == (none.code, none.out, none.err)
+    for key in ("rr-1", "rr-2", "rr-3"):
+        await place.js.publish(f"rca.result.incident.{key}", review_result(key).model_dump_json().encode())
+    await place.js.publish("rca.result.incident.rr-4", b"{}")  # of another version
+    listed = await place.rca("results", "--count", "3")
+    assert ["rr-3", "rr-2"] == [line.strip() for line in listed.out.splitlines() if "rr-" in line]
+    assert max(map(len, listed.out.splitlines())) <= 80
+    facts = (await place.rca("results", "--json")).json()
+    assert [
+        ("rr-3", "needs_human_review"),
+        ("rr-2", "needs_human_review"),
+        ("rr-1", "needs_human_review"),
+    ] == [(each["request_key"], each["status"]) for each in facts]
+    assert "HUMAN REVIEW NEEDED  investigation inconclusive" == facts[0]["verdict"]
+
+
 # -- report
 
 

@@ -14,16 +14,8 @@ from collections.abc import Mapping
 import structlog
 
 from schemas import audit
+from schemas import failure as failures
 from schemas.analysis import AnalysisResult, Status
-from schemas.failure import (
-    EXCERPT_BYTES,
-    DeadLetter,
-    DeadLetterReason,
-    FieldError,
-    ValidationCode,
-    ValidationFailure,
-    excerpt,
-)
 from schemas.subjects import OUTCOMES, Subjects
 from worker.app.metrics import WorkerMetrics
 from worker.domain.intake.accepted import AcceptedRequest
@@ -40,7 +32,7 @@ from worker.domain.values.step_kinds import BEGIN, DEAD_LETTERED, END
 from worker.domain.verdict.outcome import Ending
 
 ERROR_CHARS = 300
-READ_BYTES = 2 * EXCERPT_BYTES
+READ_BYTES = 2 * failures.EXCERPT_BYTES
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -85,7 +77,7 @@ class Closing:
                 return retry(NOT_NOW_SECONDS)
         return ACK
 
-    async def dead_letter(self, run: Run, reason: DeadLetterReason, error: str) -> Settlement:
+    async def dead_letter(self, run: Run, reason: failures.DeadLetterReason, error: str) -> Settlement:
         """Publish a `failed` result, once like any other, and then the dead letter.
 
         Both are stored in the journal first, so that a worker that takes over publishes the same again.
@@ -102,7 +94,7 @@ class Closing:
             return ACK  # another run has answered the request
         letter = _letter(
             accepted.delivery,
-            DeadLetterReason(step.notes["reason"]),
+            failures.DeadLetterReason(step.notes["reason"]),
             step.notes["error"],
             deliveries=step.notes["deliveries"],
         )
@@ -114,15 +106,20 @@ class Closing:
     async def dead_letter_again(self, stored: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
         """Write the dead letter for a stored `failed` result, once within the deduplication window."""
         detail = stored.human_review_detail
-        reason = next((r for r in DeadLetterReason if f"{r}:" in detail), DeadLetterReason.INTERNAL_ERROR)
+        reason = next(
+            (r for r in failures.DeadLetterReason if f"{r}:" in detail),
+            failures.DeadLetterReason.INTERNAL_ERROR,
+        )
         return await self._write(_letter(accepted.delivery, reason, detail), accepted)
 
-    async def _write(self, letter: DeadLetter, accepted: AcceptedRequest) -> Settlement:
+    async def _write(self, letter: failures.DeadLetter, accepted: AcceptedRequest) -> Settlement:
         await self._events.dead_letter(letter, accepted.body)
         log.error("request_dead_lettered", reason=letter.reason, error=letter.error)
         return term(f"dead letter: {letter.reason}")
 
-    async def _prepare(self, run: Run, reason: DeadLetterReason, error: str) -> tuple[AnalysisResult, Step]:
+    async def _prepare(
+        self, run: Run, reason: failures.DeadLetterReason, error: str
+    ) -> tuple[AnalysisResult, Step]:
         phase = next((s.kind for s in reversed(run.steps) if s.kind not in {BEGIN, END}), "")
         ending = Ending(dead_letter=f"{reason}: {error}")
         result = unanswered(run, ending, self._clock.now(), observe=self._observe)
@@ -151,20 +148,20 @@ class Closing:
         The other result must not pass for the result of this one.
         """
         request, key = accepted.request, accepted.key
-        error = FieldError(
+        error = failures.FieldError(
             path="remediation_id",
             expected=f"an id that was not used before: {key} {why}; publish this one under a new id",
             got=one_line(request.remediation_id, 80),
         )
         rejected = InvalidRequest(
-            ValidationCode.KEY_CONFLICT, (error,), request.remediation_id, request.incident_id, key
+            failures.ValidationCode.KEY_CONFLICT, (error,), request.remediation_id, request.incident_id, key
         )
         return await self.reject(rejected, accepted.body, accepted.delivery)
 
     async def reject(self, rejected: InvalidRequest, body: bytes, delivery: Delivery) -> Settlement:
         """Publish what is wrong with a message on `rca.validation.request`, with an excerpt, and remove the message."""
         errors = tuple(e.model_copy(update={"got": redact(e.got)}) for e in rejected.errors)
-        failure = ValidationFailure(
+        failure = failures.ValidationFailure(
             code=rejected.code,
             errors=errors,
             path=errors[0].path,
@@ -172,7 +169,7 @@ class Closing:
             request_key=rejected.request_key,
             remediation_id=rejected.remediation_id,
             incident_id=rejected.incident_id,
-            excerpt=excerpt(redact(body[:READ_BYTES].decode("utf-8", "replace"))),
+            excerpt=failures.excerpt(redact(body[:READ_BYTES].decode("utf-8", "replace"))),
             failed_at=self._clock.now(),
         )
         await self._events.reject(failure)
@@ -200,9 +197,9 @@ def _read(step: Step | None) -> AnalysisResult | None:
 
 
 def _letter(
-    delivery: Delivery, reason: DeadLetterReason, error: str, *, deliveries: int | None = None
-) -> DeadLetter:
-    return DeadLetter(
+    delivery: Delivery, reason: failures.DeadLetterReason, error: str, *, deliveries: int | None = None
+) -> failures.DeadLetter:
+    return failures.DeadLetter(
         reason=reason,
         **delivery.origin,
         deliveries=delivery.deliveries if deliveries is None else deliveries,

@@ -74,6 +74,7 @@ class Operations:
         stream = partial(FencedStream, nc, patience_seconds=LOOKUP_PATIENCE_SECONDS)
         self._subjects = subjects
         self._results = NatsResults(nc, subjects)
+        self._stored_results = stream(subjects.results_stream)
         self._requests = stream(subjects.requests_stream)
         self._journal = stream(f"KV_{subjects.journal_bucket}")
         self._validation = stream(subjects.validation_stream)
@@ -127,6 +128,11 @@ class Operations:
     async def result(self, key: str) -> AnalysisResult | None:
         """The result of a request, if it has one."""
         return await self._results.find(key)
+
+    async def newest_results(self, count: int) -> list[AnalysisResult]:
+        """The newest results, the newest first; those of a newer version are left out."""
+        newest = await self._stored_results.latest(count)
+        return [found for message in newest if (found := readable(AnalysisResult, message.body))]
 
     async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
         """Cancel a request. If it has ended already, return its result and cancel nothing.

@@ -126,4 +126,5 @@ def test_only_secrets_have_a_file_variable(environment, file):
 def test_the_file_variables_are_documented():
     rows = {name: meaning for name, _, meaning in documentation()}
     assert len(rows) == len(documentation())
-    assert rows["RCA_NATS__PASSWORD_FILE"] == "File that holds `password`, instead of the variable."
+    assert rows["RCA_NATS__USER"] == "User name; requires RCA_NATS__PASSWORD."
+    assert rows["RCA_NATS__PASSWORD_FILE"] == "File that holds RCA_NATS__PASSWORD, instead of the variable."

@@ -22,7 +22,7 @@ from worker.app.cli.outcomes import outcomes
 from worker.app.cli.permissions import permissions
 from worker.app.cli.policy import policy
 from worker.app.cli.replay import record, replay
-from worker.app.cli.requests import cancel, report, show, submit
+from worker.app.cli.requests import cancel, report, results, show, submit
 from worker.app.cli.sandbox import sandbox
 from worker.app.cli.snapshot import snapshot
 from worker.app.cli.spec_hash import spec_hash
@@ -102,7 +102,7 @@ def _group(prefix: str) -> str:
 COMMANDS: Mapping[str, Sequence[Callable[..., object]]] = {
     TRY: (demo, replay, snapshot),
     RUN: (worker, provision, alertmanager),
-    REQUESTS: (submit, watch, console, show, report, record, cancel),
+    REQUESTS: (submit, watch, console, results, show, report, record, cancel),
     PREPARE: (doctor, settings, permissions),
 }
 for panel, commands in COMMANDS.items():

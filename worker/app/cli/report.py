@@ -102,9 +102,9 @@ def _evidence(result: AnalysisResult) -> Table:
     for item in shown:
         source = item.source.removeprefix("enrichment:")
         told = item.summary.lower().startswith(source.lower())
-        read = _text(one_line(item.summary if told else f"{source} {item.summary}", LINE_CHARS), style="dim")
-        read.no_wrap, read.overflow = True, "ellipsis"
-        table.add_row(_text(one_line(item.id, ID_CHARS)), read)
+        read = one_line(item.summary if told else f"{source} {item.summary}", LINE_CHARS)
+        row = Text(read, style="dim", no_wrap=True, overflow="ellipsis")
+        table.add_row(_text(one_line(item.id, ID_CHARS)), row)
     if more := len(result.evidence) - len(shown):
         table.add_row("…", _text(f"and {more} more; --json shows them", style="dim"))
     return table

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from worker.app.client import Outcome, Submitted
 
 ERROR_CHARS = 400
+KEY_CHARS, ROW_CHARS = 300, 56
+LISTED = {"remediation_id", "status", "human_review_reason", "environment", "completed_at"}
+"""Fields of the results in a list for scripts."""
 Key = Annotated[
     str,
     typer.Argument(metavar="KEY", help="The request key that `rca submit` prints, or the remediation id."),
@@ -250,6 +253,34 @@ async def show(key: Key, *, json_output: Json = False) -> int:
         print_json(result.model_dump(mode="json"))
     else:
         print_result(result)
+    return 0
+
+
+# -- results
+
+
+@asynchronous
+async def results(
+    *,
+    count: Annotated[int, typer.Option(help="How many results to list.", min=1, max=1000)] = 20,
+    json_output: Json = False,
+) -> int:
+    """List the newest results, the newest first, with time, request key and verdict."""
+    from worker.app.verdict_line import decision_line, reported
+
+    async with open_operations() as operations, waiting_for("the newest results"):
+        found = await operations.newest_results(count)
+    listed = [each.model_dump(mode="json", include=LISTED) for each in found]
+    for each, facts in zip(found, listed, strict=True):
+        facts |= {"request_key": each.request_key, "verdict": decision_line(each)}
+        if not json_output:
+            about = f"{each.signal.signal_type} on {reported(each)}" if each.signal else ""
+            typer.echo(f"{each.completed_at:%Y-%m-%dT%H:%M:%SZ}  {one_line(about, ROW_CHARS)}".rstrip())
+            typer.echo(f"    {one_line(facts['verdict'], 76)}\n    {one_line(each.request_key, KEY_CHARS)}")
+    if json_output:
+        print_json(listed)
+    elif not found:
+        typer.echo("no results", err=True)
     return 0
 
 

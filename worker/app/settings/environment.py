@@ -30,6 +30,7 @@ SERVICE_PORT = re.compile(r"RCA_(?:[A-Z0-9_]*_)?PORT")
 SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 """The form of `<NAME>_PORT` that Kubernetes sets. With another value, it is a misspelt setting."""
 
+FIELD = re.compile(r"`(\w+)`")
 OWN_WORDS = "Value error, "
 """The prefix that pydantic adds to the message of a validator's ValueError."""
 
@@ -146,10 +147,17 @@ def load() -> Settings:
 def documentation() -> list[tuple[str, str, str]]:
     """(variable, default, meaning) of every setting, in order: what `rca settings` prints."""
     rows = []
+    known = {(name.group, name.field): name.variable for name, _ in _fields()}
     for name, field in _fields():
-        rows.append((name.variable, _shown(field.get_default()), " ".join((field.description or "").split())))
+        words = (field.description or "").split()  # other settings of the group are called by their fields
+        meaning = " ".join(
+            FIELD.sub(lambda m, of=name.group: known.get((of, m[1]), m[0]), word) for word in words
+        )
+        rows.append((name.variable, _shown(field.get_default()), meaning))
         if _is_secret(field):
-            rows.append((name.file_variable, "", f"File that holds `{name.field}`, instead of the variable."))
+            rows.append(
+                (name.file_variable, "", f"File that holds {name.variable}, instead of the variable.")
+            )
     return rows
 
 

@@ -16,19 +16,8 @@ from worker.domain.cluster.rendering.logs import (
     most_interesting,
     redacted,
 )
+from worker.domain.investigation.toolbox import tool
 from worker.domain.investigation.toolbox.cluster import problem_of
-from worker.domain.investigation.toolbox.tool import (
-    RESULT_TOKENS,
-    Arguments,
-    Expression,
-    Name,
-    ToolContext,
-    ToolDef,
-    ToolOutput,
-    ToolProblem,
-    Word,
-    clamped,
-)
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import LogQuery, Manifest, ObjectRef
@@ -41,24 +30,24 @@ DEFAULT_TAIL_LINES = 200
 
 Lines = Annotated[
     int,
-    clamped(1, MAX_TAIL_LINES),
+    tool.clamped(1, MAX_TAIL_LINES),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_TAIL_LINES}),
 ]
 
 
-class GetPodLogs(Arguments):
+class GetPodLogs(tool.Arguments):
     """Arguments of get_pod_logs."""
 
-    pod: Name = Field(validation_alias=AliasChoices("pod", "name", "pod_name"))
-    namespace: Name
-    container: Word = Field(default="", description="empty: the failing one")
+    pod: tool.Name = Field(validation_alias=AliasChoices("pod", "name", "pod_name"))
+    namespace: tool.Name
+    container: tool.Word = Field(default="", description="empty: the failing one")
     previous: bool = Field(default=False, description="the run before the last restart")
     tail_lines: Lines = DEFAULT_TAIL_LINES
-    grep: Expression = Field(default="", description="keep lines with one of a|b|c (plain text)")
-    before: Expression = Field(
+    grep: tool.Expression = Field(default="", description="keep lines with one of a|b|c (plain text)")
+    before: tool.Expression = Field(
         default="", description="read on: the lines before this time or text of a line"
     )
-    after: Expression = Field(default="", description="the lines after it")
+    after: tool.Expression = Field(default="", description="the lines after it")
 
     @property
     def is_end(self) -> bool:
@@ -66,7 +55,7 @@ class GetPodLogs(Arguments):
         return not (self.grep or self.before or self.after)
 
 
-async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
+async def get_pod_logs(run: tool.ToolContext, asked: GetPodLogs) -> tool.ToolOutput:
     """The end of one container's log, or a part of it.
 
     A part is the lines before or after a place, or those that contain one of some texts.
@@ -93,8 +82,8 @@ async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
         scope = f"{scope}: {len(found)} of the last {len(lines)} lines match"
         reads_on = asked.after and not asked.before
         lines = found[: asked.tail_lines] if reads_on else found[-asked.tail_lines :]
-    shown = log_excerpt(redacted(lines), RESULT_TOKENS, len(lines))
-    return ToolOutput(shown.body or _nothing(asked, pod), scope, shown.cut)
+    shown = log_excerpt(redacted(lines), tool.RESULT_TOKENS, len(lines))
+    return tool.ToolOutput(shown.body or _nothing(asked, pod), scope, shown.cut)
 
 
 def _part(lines: list[str], asked: GetPodLogs, scope: str) -> list[str]:
@@ -103,16 +92,16 @@ def _part(lines: list[str], asked: GetPodLogs, scope: str) -> list[str]:
         found = between(lines, asked.after, asked.before)
     except NoSuchPlace as place:
         message = f"none of the last {len(lines)} lines holds {place}; give a time, or a text as it stands in a line"
-        raise ToolProblem(message, scope=scope) from place
+        raise tool.ToolProblem(message, scope=scope) from place
     return matching(found, asked.grep) if asked.grep else found
 
 
-async def _pod(run: ToolContext, ref: ObjectRef) -> Manifest:
+async def _pod(run: tool.ToolContext, ref: ObjectRef) -> Manifest:
     try:
         return await run.cluster.get(ref)
     except ClusterError as error:
         if error.reason is ClusterReason.NOT_FOUND:
-            raise ToolProblem(
+            raise tool.ToolProblem(
                 f"{ref} does not exist, its logs are gone; list_resources shows the pods there are",
                 scope=str(ref),
             ) from error
@@ -126,9 +115,9 @@ def _choose(pod: Manifest, asked: GetPodLogs, ref: ObjectRef) -> Container:
         for container in found:
             if container.name == asked.container:
                 return container
-        raise ToolProblem(f"{ref} has no container {asked.container}; it has: {names}", scope=str(ref))
+        raise tool.ToolProblem(f"{ref} has no container {asked.container}; it has: {names}", scope=str(ref))
     if not found:
-        raise ToolProblem(f"{ref} has no containers", scope=str(ref))
+        raise tool.ToolProblem(f"{ref} has no containers", scope=str(ref))
     return most_interesting(found)
 
 
@@ -141,7 +130,7 @@ def _scope(ref: ObjectRef, container: str, asked: GetPodLogs) -> str:
     return f"{ref} container {container}, {run}, lines {which}"
 
 
-def _no_log(error: ClusterError, container: Container, asked: GetPodLogs, scope: str) -> ToolProblem:
+def _no_log(error: ClusterError, container: Container, asked: GetPodLogs, scope: str) -> tool.ToolProblem:
     if error.reason not in {ClusterReason.BAD_REQUEST, ClusterReason.NOT_FOUND}:
         return problem_of(error, scope)
     if asked.previous:
@@ -153,7 +142,7 @@ def _no_log(error: ClusterError, container: Container, asked: GetPodLogs, scope:
             if waiting
             else ""
         )
-    return ToolProblem(f"no such log: {error.message}{f' ({hint})' if hint else ''}", scope=scope)
+    return tool.ToolProblem(f"no such log: {error.message}{f' ({hint})' if hint else ''}", scope=scope)
 
 
 def _nothing(asked: GetPodLogs, pod: Manifest) -> str:
@@ -163,7 +152,7 @@ def _nothing(asked: GetPodLogs, pod: Manifest) -> str:
     return f"the log is empty (pod status {pod_status(pod)}{other})"
 
 
-GET_POD_LOGS = ToolDef(
+GET_POD_LOGS = tool.ToolDef(
     "get_pod_logs",
     "End of a container's log, or a part of it. For crashes read previous=true first.",
     GetPodLogs,

@@ -10,16 +10,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from worker.domain.cluster.fields import stamp
-from worker.domain.investigation.toolbox.tool import (
-    RESULT_TOKENS,
-    Arguments,
-    ToolContext,
-    ToolDef,
-    ToolOutput,
-    ToolProblem,
-    Word,
-    moment_of,
-)
+from worker.domain.investigation.toolbox import tool
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import MetricsError
 from worker.domain.values.ports import Series
@@ -37,35 +28,35 @@ GAP = "-"
 NO_SERIES = "no series: the metric or the labels do not exist at that time, or a comparison filtered all out"
 
 
-class QueryPrometheus(Arguments):
+class QueryPrometheus(tool.Arguments):
     """Arguments of query_prometheus."""
 
     query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY)] = (
         Field(description="PromQL; aggregate to few series")
     )
-    since: Word = Field(default="", description="e.g. 2h for a range; empty: one moment")
-    until: Word = Field(default="", description="empty: the time of the signal")
+    since: tool.Word = Field(default="", description="e.g. 2h for a range; empty: one moment")
+    until: tool.Word = Field(default="", description="empty: the time of the signal")
 
 
-async def query_prometheus(run: ToolContext, asked: QueryPrometheus) -> ToolOutput:
+async def query_prometheus(run: tool.ToolContext, asked: QueryPrometheus) -> tool.ToolOutput:
     """The newest values of some series, or their course over time. Raises ToolProblem."""
-    end = moment_of(asked.until, run.now, "until", scope=NAME) if asked.until else run.now
+    end = tool.moment_of(asked.until, run.now, "until", scope=NAME) if asked.until else run.now
     if not asked.since:
         scope = f"{_shown(asked.query)} at {stamp(end)}"
         series = await _read(run, scope, asked, end, None)
-        return _output(series, moments(series, RESULT_TOKENS), scope)
-    start = moment_of(asked.since, run.now, "since", scope=NAME)
+        return _output(series, moments(series, tool.RESULT_TOKENS), scope)
+    start = tool.moment_of(asked.since, run.now, "since", scope=NAME)
     if not timedelta(0) < end - start <= LONGEST:
-        raise ToolProblem(
+        raise tool.ToolProblem(
             f"since must be before {stamp(end)} and at most {LONGEST.days} days earlier", scope=NAME
         )
     scope = f"{_shown(asked.query)} from {stamp(start)} to {stamp(end)}"
     series = await _read(run, scope, asked, end, start)
-    return _output(series, courses(series, start, end, RESULT_TOKENS), scope)
+    return _output(series, courses(series, start, end, tool.RESULT_TOKENS), scope)
 
 
 async def _read(
-    run: ToolContext, scope: str, asked: QueryPrometheus, end: datetime, start: datetime | None
+    run: tool.ToolContext, scope: str, asked: QueryPrometheus, end: datetime, start: datetime | None
 ) -> Sequence[Series]:
     assert run.metrics is not None  # the tool is offered only with metrics
     try:
@@ -74,18 +65,18 @@ async def _read(
         step = math.ceil((end - start).total_seconds() / (MAX_POINTS - 1))
         return await run.metrics.over_time(asked.query, start, end, step)
     except MetricsError as error:
-        raise ToolProblem(f"{scope}: {error}", scope=scope, passing=error.passing) from error
+        raise tool.ToolProblem(f"{scope}: {error}", scope=scope, passing=error.passing) from error
 
 
-def _output(series: Sequence[Series], body: str, scope: str) -> ToolOutput:
+def _output(series: Sequence[Series], body: str, scope: str) -> tool.ToolOutput:
     if not series:
-        return ToolOutput(NO_SERIES, scope)
+        return tool.ToolOutput(NO_SERIES, scope)
     cut = (
         f"the {MAX_SERIES} largest of {len(series)} series; aggregate (sum by, topk) or add labels"
         if len(series) > MAX_SERIES
         else ""
     )
-    return ToolOutput(body, f"{scope}: {len(series)} series", cut)
+    return tool.ToolOutput(body, f"{scope}: {len(series)} series", cut)
 
 
 def _shown(query: str) -> str:
@@ -185,7 +176,7 @@ def _word(text: str) -> str:
     return one_line(text, MAX_LABEL)
 
 
-QUERY_PROMETHEUS = ToolDef(
+QUERY_PROMETHEUS = tool.ToolDef(
     NAME,
     (
         "Metrics by PromQL: the value at a moment, or its course since a time. For an alert on a metric read its expression"
