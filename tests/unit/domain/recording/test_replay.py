@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 
 import pytest
@@ -34,7 +34,7 @@ from tests.fakes.scripted import (
 from worker.domain.recording.bundle import BundleError, RecordedCall
 from worker.domain.recording.recorder import RecordedAnalysis
 from worker.domain.recording.replay import Changes, replay
-from worker.domain.recording.tape import CALLS, Player, Recorder, Taped
+from worker.domain.recording.tape import CALLS, PORTS, Player, Recorder, Taped
 from worker.domain.values.errors import (
     ClusterError,
     ExternalToolError,
@@ -47,7 +47,7 @@ from worker.domain.values.errors import (
 )
 from worker.domain.values.limits import Limits
 from worker.domain.values.objects import LogQuery, ObjectRef
-from worker.domain.values.ports import Series
+from worker.domain.values.ports import Outside, Series
 from worker.domain.values.remediations import TrackRecord
 
 READ_LOGS = ("get_pod_logs", {"pod": "api-7d9-x2x", "namespace": "shop", "previous": True})
@@ -409,3 +409,7 @@ async def test_bytes_of_logs_survive():
     cluster = MemoryCluster(shop(), {("shop", "api-7d9-x2x", "app", False): odd})
     assert odd == await Taped("cluster", cluster, recorder).logs(asked)
     assert odd == await Taped("cluster", cluster, Player(await recorder.exchanges())).logs(asked)
+
+
+def test_every_port_of_an_analysis_is_recorded():
+    assert {"jitter", "cluster_problem"} == {port.name for port in fields(Outside)} - set(PORTS)
