@@ -17,7 +17,7 @@ GROWING = frozenset({Remedy.INCREASE_MEMORY, Remedy.SCALE_UP, Remedy.RAISE_AUTOS
 ROLLED_OUT = frozenset(
     {Remedy.ROLL_BACK, Remedy.FIX_IMAGE, Remedy.INCREASE_MEMORY, Remedy.INCREASE_CPU, Remedy.FIX_PROBE, Remedy.RESTART}
 )  # fmt: skip
-"""Remedies that reach the pods of a Deployment by a rollout."""
+"""Remedies that reach the pods of a workload by a rollout."""
 SCOPES = frozenset({"scopes", "scopeSelector"})
 """Fields of a quota that is for some pods only: whether for these, nothing says before it refuses one."""
 GROWTH = 2.0
@@ -27,9 +27,10 @@ GROWTH = 2.0
 def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:
     """Return what would keep the action from taking effect, else ""."""
     meant = remedies_of(action.workflow.action_type) & finding.remedies
-    for target in action.targets if meant & ROLLED_OUT else ():
-        if target.kind == "Deployment" and dig(facts.get(target), "spec", "paused") is True:
-            return f"{target} is paused and rolls out nothing"
+    for target in (t for t in action.targets if meant & ROLLED_OUT and t.kind in WORKLOADS):
+        spec = mapping(dig(facts.get(target), "spec"))
+        if spec.get("paused") is True or dig(spec, "updateStrategy", "type") == "OnDelete":
+            return f"{target} rolls out nothing by itself"
     grown = [m for ref in finding.subjects if ref.kind in WORKLOADS and (m := facts.get(ref))]
     return _no_room(facts, grown[0], finding) if grown and meant & GROWING else ""
 

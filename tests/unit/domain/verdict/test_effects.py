@@ -71,3 +71,11 @@ async def test_a_paused_deployment_rolls_nothing_out():
     assert await hindered(*api(paused=True), action=BACK)
     assert not await hindered(*api(paused=True), action="ScaleReplicas", remedy=Remedy.SCALE_UP)
     assert not await hindered(*api(), action=BACK)
+
+
+async def test_pods_that_somebody_has_to_delete_first():
+    made = obj("StatefulSet", "db", api_version="apps/v1", spec={"updateStrategy": {"type": "OnDelete"}})
+    assert await hindered(made)
+    assert not await hindered(made, action="ScaleStatefulSet", remedy=Remedy.SCALE_UP)
+    made["spec"]["updateStrategy"]["type"] = "RollingUpdate"
+    assert not await hindered(made)
