@@ -24,6 +24,7 @@ from worker.domain.cluster.owners import owner_chain
 from worker.domain.cluster.rendering.tables import COLUMNS
 from worker.domain.diagnosis.claims import diagnose
 from worker.domain.diagnosis.driver import Investigator
+from worker.domain.diagnosis.examine import SPECIAL
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.enrichment.enrich import enrich
 from worker.domain.intake.accepted import signal_resource
@@ -44,8 +45,8 @@ Right = tuple[str, str, str]
 """API group, resource, verb."""
 
 
-def granted(role: str) -> set[Right]:
-    text = (TOP / "deploy" / "kubernetes" / "rbac.yaml").read_text()
+def granted(role: str, file: str = "rbac.yaml") -> set[Right]:
+    text = (TOP / "deploy" / "kubernetes" / file).read_text()
     (found,) = (
         m for m in yaml.safe_load_all(text) if m["kind"] == "ClusterRole" and m["metadata"]["name"] == role
     )
@@ -133,6 +134,16 @@ def named_by_others() -> set[Right]:
 
 async def test_no_right_is_granted_that_nothing_needs():
     assert set() == GRANTED - await needed_by_code() - offered_by_tools()
+
+
+def test_custom_resources_that_rules_examine_are_granted():
+    built_in = {resource.kind for resource in BUILT_IN}
+    named = {
+        resource
+        for _, resource, verb in granted("rca-worker-custom-owners", "custom-owners.yaml")
+        if verb == "get"
+    }
+    assert set() == {kind for kind in SPECIAL if kind not in built_in and f"{kind.lower()}s" not in named}
 
 
 def test_what_tools_show_best_is_granted():
