@@ -48,8 +48,8 @@ def test_the_decision_is_shown_with_its_reasons(document):
     lines = required.stdout.splitlines()
     assert lines[0].startswith("policy: rego:approval.rego@")
     assert "approval required: yes" == lines[1]
-    assert "  because the worker could not check whether the affected resource exists" in lines
-    assert "   40  the analysis has warnings" in lines
+    assert "  reason: The worker could not check whether the affected resource exists." in lines
+    assert "   40  The analysis has warnings." in lines
     assert lines[-1].startswith("time: ")
     assert lines[-1].endswith(" ms of 50 ms")
 
@@ -72,7 +72,7 @@ def test_a_safety_policy_with_its_data(document):
     free = rca("policy", "test", policy, str(document), "--data", limits)
     assert "approval required: no\n" in free.stdout
     without = rca("policy", "test", policy, str(document))
-    assert "  because the safety policy does not validate restart_deployment\n" in without.stdout
+    assert "  reason: The safety policy does not validate restart_deployment.\n" in without.stdout
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ async def test_the_model_sees_allowed_tools_and_gets_fenced_answers(tmp_path, wa
     assert isinstance(result, AnalysisResult)
     assert Status.COMPLETED == result.status
     reasons = [factor.reason for factor in result.approval.risk_factors]
-    assert "some of the evidence reads like instructions to the analysis" in reasons, (
+    assert "Some of the evidence reads like instructions to the analysis." in reasons, (
         "a failing tool has spoken to the model"
     )
     assert "mcp:docs" in {item.source for item in result.evidence}

@@ -18,43 +18,43 @@ from worker.domain.verdict.approval.policy import EXAMPLE, policy_input
 DIRECTORY = Path(__file__).parents[2] / "deploy" / "policies"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "policy.md"
 SAFETY = DIRECTORY / "safety"
-VALID = "the safety policy does not validate"
+VALID = "The safety policy does not validate"
 CASES = {
     "restart": ({}, ()),
     "scale": ({"action_type": "ScaleUp", "priority": "P0"}, ()),
     "not allowed": (
         {"action_type": "CordonNode"},
-        (f"{VALID} cordon_node", "cordon_node is not among the actions allowed for P1"),
+        (f"{VALID} cordon_node.", "cordon_node is not among the actions allowed for P1"),
     ),
     "anything for P3": ({"action_type": "CordonNode", "priority": "P3"}, ()),
     "forbidden": (
         {"action_type": "DeletePod", "priority": "P3"},
-        (f"{VALID} delete_pod", "delete_pod is forbidden"),
+        (f"{VALID} delete_pod.", "delete_pod is forbidden"),
     ),
     "too long": (
         {"estimated_downtime_seconds": 61},
-        (f"{VALID} restart_deployment", "it takes 61 s, at most 60 s are acceptable in production"),
+        (f"{VALID} restart_deployment.", "it takes 61 s, at most 60 s are acceptable in production"),
     ),
     "long enough in staging": ({"estimated_downtime_seconds": 61, "environment": "staging"}, ()),
     "unknown downtime": (
         {"estimated_downtime_seconds": None},
-        (f"{VALID} restart_deployment", "nobody knows how long it takes"),
+        (f"{VALID} restart_deployment.", "nobody knows how long it takes"),
     ),
     "unknown environment": (
         {"environment": "eu-1"},
-        (f"{VALID} restart_deployment", "there is no limit of downtime for eu-1"),
+        (f"{VALID} restart_deployment.", "there is no limit of downtime for eu-1"),
     ),
     "unknown priority": (
         {"priority": "P9"},
-        (f"{VALID} restart_deployment", "restart_deployment is not among the actions allowed for P9"),
+        (f"{VALID} restart_deployment.", "restart_deployment is not among the actions allowed for P9"),
     ),
     "risk for P0": (
         {"priority": "P0", "declared_risk": "medium"},
-        ("the safety policy requires approval for restart_deployment",),
+        ("The safety policy requires approval for restart_deployment.",),
     ),
     "unheard-of risk for P0": (
         {"priority": "P0", "declared_risk": "", "estimated_risk": "tiny"},
-        ("the safety policy requires approval for restart_deployment",),
+        ("The safety policy requires approval for restart_deployment.",),
     ),
     "risk for P1": ({"declared_risk": "medium"}, ()),
 }
@@ -97,7 +97,7 @@ async def test_what_the_documentation_shows_can_be_used():
             assert Approval(required=False) == (await policy.decide(asked)).approval
     cordon = policy_input(replace(EXAMPLE, environment="staging", action_type="CordonNode"))
     async with RegorusPolicy(lambda: PolicyFiles(safety, limits), PATIENT) as policy:
-        assert (f"{VALID} cordon_node",) == (await policy.decide(cordon)).approval.reasons
+        assert (f"{VALID} cordon_node.",) == (await policy.decide(cordon)).approval.reasons
 
 
 async def test_it_goes_together_with_the_shipped_policy():
@@ -113,7 +113,7 @@ async def test_it_goes_together_with_the_shipped_policy():
             )
         ).approval
     assert {
-        "the worker could not check whether the affected resource exists",
+        "The worker could not check whether the affected resource exists.",
         "it takes 90 s, at most 60 s are acceptable in production",
     } <= set(decided.reasons)
 
@@ -157,5 +157,5 @@ async def test_an_earned_action_still_needs_what_the_shipped_policy_requires():
     async with RegorusPolicy(lambda: both, PATIENT) as policy:
         asked = policy_input(replace(EXAMPLE, unverified=True, track_record=TrackRecord(20, 20, 0)))
         decided = (await policy.decide(asked)).approval
-    assert "the worker could not check whether the affected resource exists" in decided.reasons
+    assert "The worker could not check whether the affected resource exists." in decided.reasons
     assert not [reason for reason in decided.reasons if "RestartDeployment" in reason]

@@ -133,7 +133,7 @@ def test_the_shipped_policy(shipped, name):
 def test_a_missing_field_that_matters_leads_to_approval(shipped, field):
     decided = shipped[f"without {field}"]
     if field == "environment":  # production, where a restart may run by itself
-        assert "production" in {factor.reason for factor in decided.risk_factors}
+        assert "The environment is production." in {factor.reason for factor in decided.risk_factors}
     else:
         assert decided.required
 
@@ -145,7 +145,7 @@ def test_an_empty_input_leads_to_approval(shipped):
 def test_information_is_given_without_approval(shipped):
     factors = shipped["gitops in staging"].risk_factors
     assert [f.reason for f in factors] == [
-        "managed by GitOps, which reverts changes made outside of the repository"
+        "A GitOps tool manages the target and reverts changes made outside of the repository."
     ]
 
 

@@ -93,7 +93,7 @@ async def test_reasons_are_bounded_and_on_one_line():
 
 async def test_a_required_approval_always_has_a_reason():
     decided = await decide(f"{HEAD}require_approval := true")
-    assert Approval(required=True, reasons=("the approval policy requires it",)) == decided
+    assert Approval(required=True, reasons=("The approval policy requires approval.",)) == decided
 
 
 async def test_an_input_that_is_too_long_requires_approval():
@@ -376,7 +376,7 @@ LIMITS = {
 }
 SCALE_UP = {"action": "scale_up", "risk_level": "low", "estimated_downtime_seconds": 10}
 SAFE = {"priority": "P0", "environment": "production", "action": SCALE_UP}
-REFUSED = ("the safety policy does not validate scale_up",)
+REFUSED = ("The safety policy does not validate scale_up.",)
 
 
 @pytest.mark.parametrize(
@@ -388,9 +388,9 @@ REFUSED = ("the safety policy does not validate scale_up",)
         ({"action": SCALE_UP | {"estimated_downtime_seconds": 90}}, REFUSED),
         ({"action": SCALE_UP | {"estimated_downtime_seconds": 90}, "environment": "staging"}, ()),
         ({"action": {"action": "scale_up", "risk_level": "low"}}, REFUSED),
-        ({"action": SCALE_UP | {"action": "delete_pod"}}, ("the safety policy does not validate delete_pod",)),
-        ({"action": SCALE_UP | {"risk_level": "high"}}, ("the safety policy requires approval for scale_up",)),
-        ({"action": None}, ("the safety policy does not validate the action",)),
+        ({"action": SCALE_UP | {"action": "delete_pod"}}, ("The safety policy does not validate delete_pod.",)),
+        ({"action": SCALE_UP | {"risk_level": "high"}}, ("The safety policy requires approval for scale_up.",)),
+        ({"action": None}, ("The safety policy does not validate the action.",)),
     ],
 )  # fmt: skip
 async def test_a_safety_policy_is_a_function_over_data_documents(changed, reasons):
@@ -413,7 +413,7 @@ async def test_a_safety_policy_joins_an_approval_policy():
         assert not (await policy.decide(staging)).approval.required
         risky = staging | {"action": SCALE_UP | {"risk_level": "high"}}
         assert (await policy.decide(risky)).approval.reasons == (
-            "the safety policy requires approval for scale_up",
+            "The safety policy requires approval for scale_up.",
         )
 
 

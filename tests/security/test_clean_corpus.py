@@ -141,7 +141,7 @@ def test_a_recovery_ends_as_the_incident(fates):
     for name, judged in fates.of("recovery", "production").items():
         before = fates.found["first", "production", name].result.approval.reasons
         more = set(judged.result.approval.reasons) - set(before)
-        assert more <= {"an earlier remediation of this incident failed in production"}, name
+        assert more <= {"An earlier remediation of this incident failed in production."}, name
 
 
 def test_the_text_would_have_been_reported_from_elsewhere():

@@ -31,11 +31,11 @@ reasons contains factor.reason if {
 # --- Doubts about the analysis: in every environment ---------------------------------------------------------------
 
 # For information: text decides nothing. An answer that the cluster confirms may pass, and no other answer may.
-risk_factors contains {"score": 40, "reason": "some of the evidence reads like instructions to the analysis"} if {
+risk_factors contains {"score": 40, "reason": "Some of the evidence reads like instructions to the analysis."} if {
 	input.injection_detected == true
 }
 
-risk_factors contains {"score": 100, "reason": "it is not known whether evidence reads like instructions"} if {
+risk_factors contains {"score": 100, "reason": "It is not known whether evidence reads like instructions."} if {
 	not is_boolean(input.injection_detected)
 }
 
@@ -51,30 +51,30 @@ risk_factors contains {"score": 70, "reason": reason} if {
 risk_factors contains {"score": 60, "reason": reason} if {
 	some name, origin in object.get(input, "parameter_origins", {})
 	not origin in {"code", "catalog_default"}
-	reason := sprintf("the value of parameter %v is the model's own choice", [name])
+	reason := sprintf("The value of parameter %v is the model's own choice.", [name])
 }
 
-risk_factors contains {"score": 60, "reason": "it is not known who chose the parameters"} if {
+risk_factors contains {"score": 60, "reason": "It is not known who chose the parameters."} if {
 	not input.parameter_origins
 }
 
-risk_factors contains {"score": 90, "reason": "the affected resource is not known"} if {
+risk_factors contains {"score": 90, "reason": "The affected resource is not known."} if {
 	not target_known
 }
 
-risk_factors contains {"score": 90, "reason": "the worker could not check whether the affected resource exists"} if {
+risk_factors contains {"score": 90, "reason": "The worker could not check whether the affected resource exists."} if {
 	not target_verified
 }
 
 risk_factors contains {"score": 70, "reason": reason} if {
 	not confident
-	reason := sprintf("confidence %v is below %v", [object.get(input, "confidence", "unknown"), confidence_threshold])
+	reason := sprintf("The confidence %v is below %v.", [object.get(input, "confidence", "unknown"), confidence_threshold])
 }
 
 # After three failed remediations the cause is not understood.
 risk_factors contains {"score": 100, "reason": reason} if {
 	recovery_attempt >= 3
-	reason := sprintf("this is recovery attempt %v", [recovery_attempt])
+	reason := sprintf("This is recovery attempt %v.", [recovery_attempt])
 }
 
 risk_factors contains {"score": 60, "reason": reason} if {
@@ -89,16 +89,16 @@ risk_factors contains {"score": 80, "reason": reason} if {
 	}
 	named(word)
 	not restores_configuration
-	reason := sprintf("%v is hard to undo", [action])
+	reason := sprintf("The action %v is hard to undo.", [action])
 }
 
 risk_factors contains {"score": 80, "reason": reason} if {
 	startswith(action, "clean")
 	some kind in kinds & stateful_kinds
-	reason := sprintf("%v may delete what a %v holds", [action, kind])
+	reason := sprintf("The action %v may delete what a %v holds.", [action, kind])
 }
 
-risk_factors contains {"score": 80, "reason": "the catalog declares the workflow as high risk"} if {
+risk_factors contains {"score": 80, "reason": "The catalog declares the workflow as high risk."} if {
 	input.declared_risk == "high"
 }
 
@@ -108,16 +108,16 @@ risk_factors contains {"score": 80, "reason": "the catalog declares the workflow
 risk_factors contains {"score": 80, "reason": reason} if {
 	is_production
 	some kind in kinds & shared_kinds
-	reason := sprintf("a %v in production affects more than one workload", [kind])
+	reason := sprintf("A %v in production affects more than one workload.", [kind])
 }
 
 risk_factors contains {"score": 60, "reason": reason} if {
 	is_production
 	some kind in kinds & stateful_kinds
-	reason := sprintf("a %v in production holds state", [kind])
+	reason := sprintf("A %v in production holds state.", [kind])
 }
 
-risk_factors contains {"score": 60, "reason": "a stateful workload in production"} if {
+risk_factors contains {"score": 60, "reason": "This is a stateful workload in production."} if {
 	is_production
 	detected("stateful")
 	count(kinds & stateful_kinds) == 0
@@ -127,16 +127,16 @@ risk_factors contains {"score": 60, "reason": "a stateful workload in production
 risk_factors contains {"score": 70, "reason": reason} if {
 	is_production
 	takes_capacity
-	reason := sprintf("%v may take capacity away in production", [action])
+	reason := sprintf("The action %v may take capacity away in production.", [action])
 }
 
 risk_factors contains {"score": 60, "reason": reason} if {
 	is_production
 	input.estimated_downtime_seconds > max_downtime_seconds
-	reason := sprintf("%v may take %v s, more than %v s in production", [action, input.estimated_downtime_seconds, max_downtime_seconds])
+	reason := sprintf("The action %v may take %v s, more than %v s in production.", [action, input.estimated_downtime_seconds, max_downtime_seconds])
 }
 
-risk_factors contains {"score": 60, "reason": "the model estimates the risk as high"} if {
+risk_factors contains {"score": 60, "reason": "The model estimates the risk as high."} if {
 	is_production
 	input.estimated_risk == "high"
 }
@@ -144,10 +144,10 @@ risk_factors contains {"score": 60, "reason": "the model estimates the risk as h
 risk_factors contains {"score": 60, "reason": reason} if {
 	is_production
 	count(object.get(input, "failed_detections", [])) > 0
-	reason := sprintf("the worker could not detect %v of the affected resource", [concat(", ", sort(input.failed_detections))])
+	reason := sprintf("The worker could not detect %v of the affected resource.", [concat(", ", sort(input.failed_detections))])
 }
 
-risk_factors contains {"score": 60, "reason": "an earlier remediation of this incident failed in production"} if {
+risk_factors contains {"score": 60, "reason": "An earlier remediation of this incident failed in production."} if {
 	is_production
 	recovery_attempt >= 1
 }
@@ -156,28 +156,28 @@ risk_factors contains {"score": 60, "reason": "an earlier remediation of this in
 risk_factors contains {"score": 50, "reason": reason} if {
 	is_production
 	not input.declared_risk == "low"
-	reason := sprintf("the catalog does not declare %v as low risk", [action])
+	reason := sprintf("The catalog does not declare %v as low risk.", [action])
 }
 
 # --- For information -----------------------------------------------------------------------------------------------
 
-risk_factors contains {"score": 40, "reason": "the analysis has warnings"} if {
+risk_factors contains {"score": 40, "reason": "The analysis has warnings."} if {
 	count(object.get(input, "warnings", [])) > 0
 }
 
-risk_factors contains {"score": 40, "reason": "managed by GitOps, which reverts changes made outside of the repository"} if {
+risk_factors contains {"score": 40, "reason": "A GitOps tool manages the target and reverts changes made outside of the repository."} if {
 	detected("gitOpsManaged")
 }
 
-risk_factors contains {"score": 30, "reason": "a PodDisruptionBudget limits how many pods may be unavailable"} if {
+risk_factors contains {"score": 30, "reason": "A PodDisruptionBudget limits how many pods may be unavailable."} if {
 	detected("pdbProtected")
 }
 
-risk_factors contains {"score": 20, "reason": "a HorizontalPodAutoscaler also changes the number of replicas"} if {
+risk_factors contains {"score": 20, "reason": "A HorizontalPodAutoscaler also changes the number of replicas."} if {
 	detected("hpaEnabled")
 }
 
-risk_factors contains {"score": 20, "reason": "production"} if is_production
+risk_factors contains {"score": 20, "reason": "The environment is production."} if is_production
 
 # --- Terms used above ----------------------------------------------------------------------------------------------
 

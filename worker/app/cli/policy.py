@@ -132,7 +132,7 @@ def _lines(files: PolicyFiles, evaluated: Evaluated, bounds: Bounds) -> Iterator
     approval = evaluated.approval
     yield f"policy: {files.title}"
     yield f"approval required: {'yes' if approval.required else 'no'}"
-    yield from (f"  because {reason}" for reason in approval.reasons)
+    yield from (f"  reason: {reason}" for reason in approval.reasons)
     if approval.risk_factors:
         yield "risk factors:"
     yield from (f"  {factor.score:>3}  {factor.reason}" for factor in approval.risk_factors)

@@ -35,7 +35,7 @@ def approval_decision(document: Any, name: str) -> Approval:
     required = document["require_approval"]
     reasons = _reasons(document.get("reasons", document.get("reason"))) if required else ()
     if required and not reasons:
-        reasons = ("the approval policy requires it",)
+        reasons = ("The approval policy requires approval.",)
     return Approval(
         required=required, reasons=reasons, risk_factors=_risk_factors(document.get("risk_factors"))
     )
@@ -53,7 +53,7 @@ def safety_decision(values: Mapping[str, Any], action: str) -> Approval:
     if values.get("validate_action") is True and not demanded:
         return Approval(required=False, risk_factors=factors)
     found = "requires approval for" if demanded else "does not validate"
-    reasons = (_said(f"the safety policy {found} {action}"), *_reasons(values.get("reasons")))
+    reasons = (_said(f"The safety policy {found} {action}."), *_reasons(values.get("reasons")))
     return Approval(required=True, reasons=reasons[:MAX_REASONS], risk_factors=factors)
 
 
