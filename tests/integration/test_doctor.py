@@ -82,6 +82,14 @@ async def test_a_healthy_place_has_no_fault(place):
     assert max(map(len, shown.out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(("mebibytes", "warnings"), [("8192", 0), ("4096", 1)])
+async def test_streams_that_differ_from_the_settings_are_one_warning(place, mebibytes, warnings):
+    place.env["RCA_NATS__STORE_MEBIBYTES"] = mebibytes
+    _, rows = await examined(place)
+    told = [row["text"] for row in rows if (row["area"], row["level"]) == ("streams", "warning")]
+    assert ([True] * warnings) == [text.startswith("RCA_REQUESTS differs") for text in told]
+
+
 def set_to(**changes: str) -> Callable[[Place], Awaitable[None]]:
     async def plant(place: Place) -> None:
         place.env.update(

@@ -113,10 +113,11 @@ async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exam
     found = await look(nc, items)
     for one in _streams(found):
         yield one
-    for difference in await provision(nc, items, apply=False):
-        if difference.action in {Action.DRIFT, Action.WOULD_UPDATE}:
-            text = f"{difference.name} differs from the settings: {difference.detail}"
-            yield Examination("streams", Level.WARNING, text, DRIFT_REMEDY)
+    compared = await provision(nc, items, apply=False)
+    if different := [each for each in compared if each.action in {Action.DRIFT, Action.WOULD_UPDATE}]:
+        more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
+        text = f"{different[0].name} differs from the settings: {different[0].detail}{more}"
+        yield Examination("streams", Level.WARNING, text, DRIFT_REMEDY)
     if times := [each.server_time for each in found if each.server_time]:
         clock.compare(times, asked)
         yield _clock(clock)
@@ -323,7 +324,7 @@ def _at(address: str) -> Iterator[None]:
 
 
 CLUSTER_REMEDY = "check RCA_KUBERNETES__KUBECONFIG, its context and its credentials (docs/kubernetes.md)"
-DRIFT_REMEDY = "run `rca provision`, or correct what it cannot change"
+DRIFT_REMEDY = "run `rca provision`, or correct what `rca provision --check` calls drift"
 FULL_REMEDY = "archive it (`rca audit export`), or raise RCA_NATS__STORE_MEBIBYTES and run `rca provision`"
 RIGHTS_REMEDY = "apply deploy/kubernetes/rbac.yaml for the worker's ServiceAccount"
 TOOLS_REMEDY = "choose a model that can call tools, or enable them on the server"
