@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +241,26 @@ async def test_without_a_process_approval_is_required_and_the_problem_tells_unti
             assert says((await policy.decide({"environment": "dev"})).approval, "no answer within 0 s")
             assert "no answer within 0 s" in policy.problem
             assert set() == children() - before
+        policy._evaluator._bounds = PATIENT
+        following = asyncio.create_task(policy.follow(0.01))
+        await until(lambda: not policy.problem)
+        following.cancel()
+    assert set() == children() - before
+
+
+async def test_decisions_do_not_wait_one_after_the_other_for_starts_that_hang(tmp_path, monkeypatch):
+    hanging = tmp_path / "python"
+    hanging.write_text(f"#!/bin/sh\necho started >> {tmp_path}/starts\nexec sleep 60\n")
+    hanging.chmod(0o755)
+    before = children()
+    async with rego(RULES) as policy:
+        os.kill(pid_of(policy), signal.SIGKILL)
+        policy._evaluator._bounds = replace(PATIENT, start_seconds=2.0)
+        monkeypatch.setattr(sys, "executable", str(hanging))
+        decisions = await asyncio.gather(*(policy.decide({"environment": "dev"}) for _ in range(8)))
+        assert all(says(decision.approval, "no answer within 2 s") for decision in decisions)
+        assert len((tmp_path / "starts").read_text().split()) < 8
+        monkeypatch.undo()
         policy._evaluator._bounds = PATIENT
         following = asyncio.create_task(policy.follow(0.01))
         await until(lambda: not policy.problem)

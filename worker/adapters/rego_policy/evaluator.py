@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -78,6 +79,7 @@ class Evaluator:
         self._sources, self._bounds = sources, bounds
         self._process: Process | None = None
         self._asked: dict[str, str] = {}
+        self._fault, self._start_after = "", 0.0
 
     async def evaluate(self, policy_input: Mapping[str, Any]) -> Evaluated:
         """The decision on one input. Raises PolicyUnusable, with the reason, if there is none.
@@ -100,9 +102,15 @@ class Evaluator:
             return Evaluated(approval, answer["seconds"])
 
     async def start(self) -> Process:
-        """Start the process and load the policy, unless it is there already. Raises PolicyUnusable."""
+        """Start the process and load the policy, unless it is there already. Raises PolicyUnusable.
+
+        After a failed start, none is tried for as long as it took: where starts hang, decisions that wait for
+        one another would else take that long each.
+        """
         if self._process is not None and self._process.returncode is None:
             return self._process
+        if (began := time.monotonic()) < self._start_after:
+            raise PolicyUnusable(self._fault)
         await self.close()
         policy = {
             "modules": dict(self._sources.modules),
@@ -118,7 +126,10 @@ class Evaluator:
                 self._asked = questions(answer["rules"])
         except PolicyUnusable as e:
             await self.close()
-            raise PolicyUnusable(str(e)) from e  # a process that is lost at its start is not replaced at once
+            self._fault, self._start_after = str(e), 2 * time.monotonic() - began
+            raise PolicyUnusable(
+                self._fault
+            ) from e  # a process that is lost at its start is not replaced at once
         return process
 
     async def _ask(self, process: Process, line: bytes, seconds: float) -> dict[str, Any]:
