@@ -125,12 +125,11 @@ class WorkerMetrics:
 
     def watch_checks(self, checks: Mapping[str, Callable[[], str]]) -> None:
         """Ask at each scrape which checks of readiness fail."""
-        self._watch(
-            "rca_not_ready",
-            "1 while this check of readiness fails",
-            "check",
-            lambda: {name: bool(check()) for name, check in checks.items()},
-        )
+
+        def failing() -> Mapping[str, float]:
+            return {name: bool(check()) for name, check in checks.items()}
+
+        self._watch("rca_not_ready", "1 while this check of readiness fails", "check", failing)
 
     def watch_streams(
         self,
