@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 from worker.domain.journal.isolation import (
@@ -48,7 +49,7 @@ class Admission:
         self._paused: dict[str, str] = {}  # what has paused the intake -> why
         self._clock = clock
         self._patience_seconds, self._suspect_seconds = patience_seconds, suspect_seconds
-        self._urgent = self._others = 0  # running requests that are not suspects
+        self._runs = Counter[int]()  # urgency -> running requests that are not suspects
         self._waiting = 0
         self._suspects: dict[MessageId, int] = {}  # message -> urgency
         self._alone: MessageId | None = None  # the running suspect
@@ -87,18 +88,12 @@ class Admission:
         if not await self._may_run(message, urgency):
             yield False
             return
-        self._count(urgency, 1)
+        self._runs[urgency] += 1
         try:
             yield True
         finally:
-            self._count(urgency, -1)
+            self._runs[urgency] -= 1
             self._notify()
-
-    def _count(self, urgency: int, runs: int) -> None:
-        if urgency == MOST_URGENT:
-            self._urgent += runs
-        else:
-            self._others += runs
 
     async def _may_run(self, message: MessageId, urgency: int) -> bool:
         if self._decision(urgency) is StartDecision.WAIT:
@@ -166,10 +161,9 @@ class Admission:
         return self._free < 0
 
     def _load(self) -> ProcessLoad:
-        suspects = tuple(self._suspects.values())
-        return ProcessLoad(
-            self._urgent, self._others, suspects, self._alone is not None, self._waiting, self._due
-        )
+        urgent, suspects = self._runs[MOST_URGENT], tuple(self._suspects.values())
+        others, alone = self._runs.total() - urgent, self._alone is not None
+        return ProcessLoad(urgent, others, suspects, alone, self._waiting, self._due)
 
     def _decision(self, urgency: int, *, suspect: bool = False) -> StartDecision:
         return start_decision(self._load(), urgency, suspect=suspect)

@@ -67,14 +67,8 @@ class WorkerMetrics:
         self.stage_seconds = histogram(
             "rca_stage_seconds", "Duration of one stage of an analysis", ["stage"], buckets=STAGE_SECONDS
         )
-        self.catalog_problems = gauge(
-            "rca_catalog_problems",
-            "1 while a change of the catalog is rejected and the last valid catalog stays in use",
-        )
-        self.policy_problems = gauge(
-            "rca_policy_problems",
-            "1 while some policy files are not in use, or the OPA server did not answer the last query",
-        )
+        self.catalog_problems = gauge("rca_catalog_problems", "1 while the catalog or a change is unusable")
+        self.policy_problems = gauge("rca_policy_problems", "1 while the policy or a file of it is unusable")
         self.clock_skew = gauge(
             "rca_clock_skew_seconds", "How far the clock of this machine is ahead of the NATS server's"
         )
