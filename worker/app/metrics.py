@@ -45,11 +45,7 @@ class WorkerMetrics:
         )
         self.dead_letters = counter("rca_dead_letters", "Dead letters", ["reason"])
         self.retries = counter("rca_retries", "Runs that were postponed", ["reason"])
-        self.factors = counter(
-            "rca_approval_factors",
-            "Approval reasons of results that need approval",
-            ["factor"],
-        )
+        self.factors = counter("rca_approval_factors", "Reasons why results need approval", ["factor"])
         self.corroborated = counter(
             "rca_corroborated_results", "Results with an answer, by what confirms the answer", ["by"]
         )
@@ -69,9 +65,7 @@ class WorkerMetrics:
         )
         self.catalog_problems = gauge("rca_catalog_problems", "1 while the catalog or a change is unusable")
         self.policy_problems = gauge("rca_policy_problems", "1 while the policy or a file of it is unusable")
-        self.clock_skew = gauge(
-            "rca_clock_skew_seconds", "How far the clock of this machine is ahead of the NATS server's"
-        )
+        self.clock_skew = gauge("rca_clock_skew_seconds", "The clock of this machine minus the NATS server's")
         self.model_silent = gauge(
             "rca_llm_silent_seconds", "How long model calls have waited since the last answer"
         )
