@@ -62,7 +62,6 @@ class RegorusPolicy:
         files = await asyncio.to_thread(self._read)
         await self._serve(files)
         self._tell_left_out(files)
-        await self.decide(example_input())
 
     async def close(self) -> None:
         """End the process."""
@@ -126,9 +125,7 @@ class RegorusPolicy:
         except PolicyUnusable as e:
             self._refuse(str(e))
         else:
-            self._settle()
             log.info("policy_reloaded", policy=self.name)
-            await self.decide(example_input())
 
     async def _serve(self, files: PolicyFiles) -> None:
         sources = await asyncio.to_thread(files.sources)
@@ -143,6 +140,8 @@ class RegorusPolicy:
             self._title, self._version = files.title, files.version
         if old is not None:
             await old.close()
+        self._settle()
+        await self.decide(example_input())
 
     def _tell_left_out(self, files: PolicyFiles) -> None:
         """Log policy files that are not used, although the operator may expect them to be."""
