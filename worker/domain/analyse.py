@@ -1,6 +1,7 @@
 """The pipeline of one request, from enrichment to the published result.
 
-Its stages are: enrich, investigate, corroborate, conclude, decide about approval, build the result.
+Its stages are: enrich, investigate, corroborate, look for planted text and perhaps ask the second model,
+conclude, decide about approval, build the result.
 
 Everything that was read or paid for is a journal step, so that a successor gets to the same place and
 continues. The result is the last step: once it is in the journal it is published as it is, and never built a

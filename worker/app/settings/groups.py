@@ -337,7 +337,7 @@ class WorkerSettings(Group):
     retry_first_seconds: float = Field(RETRIES.first_seconds, gt=0)
     """Upper limit of the random pause after a failed run. Each further failure doubles the limit."""
     retry_cap_seconds: float = Field(RETRIES.cap_seconds, gt=0)
-    """Maximum of the limit that `retry_first_seconds` begins with."""
+    """The highest value to which that upper limit grows."""
     patience_seconds: float = Field(RETRIES.max_age_seconds, gt=0)
     """How long a request without an answer is retried, from its first failed run on, before the incident is
     escalated to a human."""

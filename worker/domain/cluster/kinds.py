@@ -1,7 +1,8 @@
 """The built-in kinds of Kubernetes, and the spellings of kinds by humans and models.
 
-All knowledge about kinds: short names of kubectl, plurals, scope, API versions, kinds that run pods, the
-names that controllers derive, and the kinds that keep revisions.
+It has the short names of kubectl, plurals, scope, API versions, the kinds that run pods, the
+names that controllers derive, and the kinds that keep revisions. On a real cluster, discovery decides about
+scope and versions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The first look at the cluster, before the model is called.
 
-It decides which facts are gathered for which kind of object.
-
-Only observable facts, no conclusions. Sources are read concurrently within one deadline and fail
+Only observable facts, no conclusions. `Sources.wanted` names the sources for the kind of object, and
+`evidence_pack.py` chooses what fits into the prompt. Sources are read concurrently within one deadline and fail
 independently: a source that failed is named as unknown, never as absent, and never stops the run. Failing
 objects get the room first.
 """
@@ -29,11 +28,11 @@ from worker.domain.untrusted.evidence import Evidence, one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.concurrency import concurrently
 from worker.domain.values.errors import ClusterError, ClusterReason, or_none
+from worker.domain.values.limits import ENRICHMENT_SECONDS
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Clock, Cluster
 
 EVIDENCE_TOKENS = 2_300
-DEADLINE_SECONDS = 3.0
 LABELS = "detected labels"
 MAX_TROUBLE = 20
 
@@ -54,7 +53,7 @@ class Enrichment:
 
 
 async def enrich(
-    request: Signal, cluster: Cluster, clock: Clock, *, deadline_seconds: float = DEADLINE_SECONDS
+    request: Signal, cluster: Cluster, clock: Clock, *, deadline_seconds: float = ENRICHMENT_SECONDS
 ) -> Enrichment:
     """Gather facts about the signal's resource and the objects behind it. Never raises ClusterError.
 

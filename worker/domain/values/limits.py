@@ -1,4 +1,4 @@
-"""The budget of one investigation, and its costs so far."""
+"""The limits of one request: its budget, with the costs so far, and the least confidence of an answer."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ class Accepted:
 
     `affected` is the resource as the model named it, in its true scope; `root_owner` is its topmost owner.
     `target` is what the workflow acts on. `unverified`: the cluster did not say whether the affected resource
-    exists, what owns it, or in which state its pods are. `misaligned` says which planted instruction the
-    answer follows, empty when none.
+    exists, what owns it, or in which state its pods are. `misaligned` says why the
+    answer may follow planted text; empty otherwise.
     """
 
     answer: Answer

@@ -4,9 +4,11 @@ Tolerant about form, never about content.
 
 `parse_answer` accepts every shape that models really write and maps it onto one type. It never invents a
 value and never chooses between two: a truncated object, two different answers, or two values for one field are
-rejected, and the model is told why. The one exception is a second answer under the heading "Corrected answer" that
-names another workflow and says the same of everything else; a human must approve it. Values stay as the model wrote them where the verdict has to judge them
-(a severity outside the list is kept here and rejected there).
+rejected, and the model is told why. The one exception is a second answer under the heading "Corrected answer"
+that names another workflow and says the same of everything else; a human must approve it.
+
+Values stay as the model wrote them where the verdict has to judge them (a severity outside the list is kept
+here and rejected there).
 """
 
 from __future__ import annotations

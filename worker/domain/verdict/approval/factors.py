@@ -1,6 +1,6 @@
 """The reasons for approval: a closed list of codes, each with its sentence.
 
-Most are the worker's own; those about the policy carry its words.
+All are the worker's own but `policy_decision`, which carries the words of the policy.
 
 A factor is a code and a detail. Policies match codes, approvers read the sentences; both are in the result
 (`approval.factors`, `approval.reasons`) and in the input of a policy (`approval_factors`, `risk_factors`). A
