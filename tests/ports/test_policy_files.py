@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import os
+import signal
 import subprocess
 from itertools import pairwise
 
@@ -203,6 +205,25 @@ async def test_a_broken_change_means_approval_until_it_is_mended(broken):
 async def test_a_broken_change_mended_by_another_version():
     seen = await after(GOOD, BAD, BAD, policy_files(NEVER + "\n"), policy_files(NEVER + "\n"))
     assert [False, False, True, True, False] == required(seen)
+
+
+async def test_a_mended_policy_decides_while_the_old_process_still_ends():
+    before, shelf = children(), Shelf(GOOD)
+    async with RegorusPolicy(shelf.read, PATIENT) as policy:
+        (old,) = children() - before
+        shelf.states = [BAD]
+        await policy._look(await policy._look(""))
+        os.kill(old, signal.SIGSTOP)  # it does not end before it is killed
+        shelf.states = [STRICT]
+        taking_over = asyncio.create_task(policy._look(STRICT.version))
+
+        async def is_replaced():
+            return policy._version == STRICT.version
+
+        await until(is_replaced)
+        decision = await policy.decide({})
+        assert ("a",) == decision.approval.reasons
+        await taking_over
 
 
 async def test_changes_leave_no_process_behind():

@@ -127,9 +127,8 @@ class Evaluator:
         except PolicyUnusable as e:
             await self.close()
             self._fault, self._start_after = str(e), 2 * time.monotonic() - began
-            raise PolicyUnusable(
-                self._fault
-            ) from e  # a process that is lost at its start is not replaced at once
+            # Not a ProcessLost, because a process that is lost at its start is not replaced at once.
+            raise PolicyUnusable(self._fault) from e
         return process
 
     async def _ask(self, process: Process, line: bytes, seconds: float) -> dict[str, Any]:

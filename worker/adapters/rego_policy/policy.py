@@ -138,9 +138,9 @@ class RegorusPolicy:
         async with self._lock:
             old, self._evaluator = self._evaluator, fresh
             self._title, self._version = files.title, files.version
+            self._settle()
         if old is not None:
             await old.close()
-        self._settle()
         await self.decide(example_input())
 
     def _tell_left_out(self, files: PolicyFiles) -> None:
