@@ -104,7 +104,7 @@ def _candidates(item: EvidenceItem, cause: str) -> Iterator[tuple[str, str, int]
         case "state":
             yield from ((f"{name}: {reason}", name, 1) for name, reason in _states(text))
         case "changed":
-            with suppress(ValueError, AttributeError, TypeError):
+            with suppress(ValueError, AttributeError, TypeError, RecursionError):
                 text = "\n".join(json.loads(text).get("recent_changes", ()))
             for line in lines(text):
                 weight = (2 if line.new and line.new in cause else 1) if line.old or line.new else 0

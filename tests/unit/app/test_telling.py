@@ -92,6 +92,7 @@ def test_a_change_of_another_object_than_the_affected_one_is_not_shown():
         ("get_pod_logs", "error: no such container"),
         ("get_resource_context", "[1]"),
         ("get_resource_context", '{"recent_changes": 7}'),
+        ("get_resource_context", "[" * 100_000),
         ("list_resources", ""),
         ("list_resources", '{"kind": "Pod"}\n{"kind": "Pod"}'),
         ("list_resources", "NAME | REASON\napi"),
