@@ -146,8 +146,7 @@ class Operations:
 
     async def state(self, key: str) -> State:
         """The state of a request. This reads the queue message by message, so cancel before you ask."""
-        steps = f"$KV.{self._journal.bucket}.{kv_key(key)}.*"
-        started = bool(await self._journal.subjects(steps))
+        started = bool(await self._journal.subjects(self._steps(key)))
         if not started and await self._waits(key):
             return State.QUEUED
         if await self._ended(key):  # while we looked
