@@ -44,6 +44,14 @@ async def test_a_full_stream_is_told_until_a_write_succeeds(own_server):
     assert "" == faults.problem()
 
 
+async def test_a_missing_consumer_is_no_refusal_of_its_stream(own_server):
+    faults = StreamFaults()
+    stream = FencedStream(own_server.nc, "RCA_AUDIT", faults=faults)
+    with pytest.raises(Unavailable, match="there is no consumer nobody"):
+        await stream.consumer("nobody")
+    assert "" == faults.problem()
+
+
 @pytest.mark.slow
 async def test_without_a_connection_no_number_of_waiting_requests_is_told():
     """Other workers may have emptied the queue, and an alert must not count what was there an hour ago."""

@@ -157,15 +157,16 @@ class FencedStream:
     async def _ask(self, api_path: str, form: type[Form], missing: str) -> Form:
         """The answer of the JSON API. Any other answer is the error of a server without the thing."""
 
-        async def attempt() -> Form:
+        async def attempt() -> bytes:
             with self._translated():
                 reply = await self._nc.request(f"{self._api_prefix}.{api_path}", timeout=REQUEST_SECONDS)
-            try:
-                return form.model_validate_json(reply.data)
-            except ValidationError as e:
-                raise Unavailable(f"{self._stream}: {missing}; run `rca provision`") from e
+            return reply.data
 
-        return await self._patiently(f"read {self._stream}", attempt)
+        answer = await self._patiently(f"read {self._stream}", attempt)
+        try:
+            return form.model_validate_json(answer)
+        except ValidationError as e:  # the server answered, so this is no fault of the stream
+            raise Unavailable(f"{self._stream}: {missing}; run `rca provision`") from e
 
     async def messages(self, extent: StreamExtent) -> AsyncIterator[StoredMessage]:
         """All messages of the extent that are still there, in order. Gaps in it cost no requests."""
