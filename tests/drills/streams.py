@@ -273,7 +273,7 @@ async def _without_space(ground: Ground, server: NatsServer, ballast: Path, inci
         await until(lambda: len(s.calls()) >= incidents, 30)
         filling = asyncio.create_task(_fill(ballast))
         seen = await seconds_until_said(worker, "restart the NATS server")
-        logged = len(worker.events("stream_refuses_writes"))
+        logged = len(worker.events("stream_refuses_calls"))
         filling.cancel()
         await asyncio.to_thread(ballast.unlink)
         await asyncio.sleep(5.0)

@@ -130,7 +130,7 @@ async def _open_parts(settings: Settings, clock: ServerClock, stack: AsyncExitSt
         opened,
         ModelHealth(opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds),
         StreamWatch(wanted_streams(settings), clock, subjects.requests_stream),
-        StreamFaults(lambda why: log.warning("stream_refuses_writes", reason=why)),
+        StreamFaults(lambda why: log.warning("stream_refuses_calls", reason=why)),
         SweepReport(),
     )
     if few := files.notice(parts.slots):
