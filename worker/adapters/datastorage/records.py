@@ -32,8 +32,7 @@ FAILED_DETECTIONS = "failed_detections"
 FORM = "its description is not of the form `<signal_type> <severity>: ...`, so its labels cannot be checked"
 MAX_REASON_CHARS = 200
 MANDATORY_LABELS = ("severity", "component", "environment", "priority")
-"""Labels without which a workflow matches nothing (DD-WORKFLOW-001); `signal_type` is no longer one of them.
-"""
+"""Labels without which a workflow matches nothing (DD-WORKFLOW-001). `signal_type` is not one of them."""
 
 
 class BadRecordError(ValueError):
