@@ -9,35 +9,14 @@ from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
 from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.pods import pod_failing, pod_restarts
-from worker.domain.diagnosis import controllers, creation, nodes, policies, services
+from worker.domain.diagnosis import controllers, creation, nodes, policies, scheduling, services, structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named, stated
 from worker.domain.diagnosis.changes import change_findings, outdated, stale_findings
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.programs import program_findings
 from worker.domain.diagnosis.running import FailingPod, running_findings
-from worker.domain.diagnosis.scheduling import (
-    claims_of,
-    preparing,
-    scheduling_findings,
-    unfit_nodes,
-    unscheduled,
-    withholding,
-)
 from worker.domain.diagnosis.starting import starting_findings
 from worker.domain.diagnosis.storage import SIGNALS, claim_findings, provisioners
-from worker.domain.diagnosis.structure import (
-    chain_of,
-    changed,
-    created,
-    lately,
-    owner_of,
-    pods_behind,
-    pods_of,
-    ref_to,
-    root_of,
-    selected,
-    sick_pods,
-)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 WORKS = ("Accepted", "ResolvedRefs", "Programmed")
@@ -45,16 +24,19 @@ WORKS = ("Accepted", "ResolvedRefs", "Programmed")
 FROM_ANNOTATION = "use-annotation"  # the port of a backend that is no Service (AWS Load Balancer Controller)
 MAX_PODS = 3
 RESOURCE_METRICS = (
-    ref_to("APIService", "v1beta1.metrics.k8s.io"), ref_to("Deployment", "metrics-server", "kube-system"),
+    structure.ref_to("APIService", "v1beta1.metrics.k8s.io"), structure.ref_to("Deployment", "metrics-server", "kube-system"),
 )  # fmt: skip
-CUSTOM_METRICS = (ref_to("APIService", "v1beta1.custom.metrics.k8s.io"),)
+CUSTOM_METRICS = (structure.ref_to("APIService", "v1beta1.custom.metrics.k8s.io"),)
 METRICS = {
-    "FailedGetExternalMetric": (ref_to("APIService", "v1beta1.external.metrics.k8s.io"),),
+    "FailedGetExternalMetric": (structure.ref_to("APIService", "v1beta1.external.metrics.k8s.io"),),
     "FailedGetPodsMetric": CUSTOM_METRICS,
     "FailedGetObjectMetric": CUSTOM_METRICS,
 }
 """The API that serves the metrics of an autoscaler, by the reason why it gets none."""
-CLUSTER_DNS = (ref_to("Service", "kube-dns", "kube-system"), ref_to("Deployment", "coredns", "kube-system"))
+CLUSTER_DNS = (
+    structure.ref_to("Service", "kube-dns", "kube-system"),
+    structure.ref_to("Deployment", "coredns", "kube-system"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +65,7 @@ def _pod(facts: ClusterFacts, ref: ObjectRef, *, signal: bool) -> Examined:
     listed = facts.list("Pod", ref.namespace)
     pod = next((p for p in listed.items if name_of(p) == ref.name), None)
     if pod is not None:
-        root = root_of(facts, pod)
+        root = structure.root_of(facts, pod)
         examined = workload(facts, root, signal=signal, first=pod)
         above = (Edge(Relation.OWNER, root),) if root.kind in SPECIAL else ()
         return replace(examined, edges=(*examined.edges, *above))
@@ -107,7 +89,7 @@ def workload(
     past = controllers.superseded(facts, ref, manifest) if manifest and ref.kind == "Job" else None
     if past is not None:
         return Examined((past,))
-    sick = sick_pods(facts, ref)
+    sick = structure.sick_pods(facts, ref)
     alone = ref.kind in {"Pod", "Job"}
     if first is not None and pod_failing(first) and (sick or alone or nodes.evicted(first)):
         sick = [first, *(p for p in sick if name_of(p) != name_of(first))]
@@ -117,16 +99,18 @@ def workload(
     edges = [Edge(Relation.NODE, node) for node in nodes.nodes_of(sick[:MAX_PODS]) if _worth_node(found)]
     edges += [Edge(Relation.NODE, agent) for pod in sick[:1] for agent in _agents(facts, pod)]
     if not found:
-        edges += [Edge(Relation.NODE, node) for pod in sick[:1] for node in unfit_nodes(facts, pod)]
+        edges += [
+            Edge(Relation.NODE, node) for pod in sick[:1] for node in scheduling.unfit_nodes(facts, pod)
+        ]
     if manifest is not None and _missing_pods(facts, ref, manifest):
         edges += list(creation.webhook_edges(facts, ref))
-    pods = sick or pods_of(facts, ref)
+    pods = sick or structure.pods_of(facts, ref)
     if pods and (sick or signal) and not any(f.strength is Strength.DIRECT for f in found):
         extra, further = _surroundings(facts, ref, pods)
         found += extra
         edges += further
     if ref.kind in {"Job", "CronJob"}:  # one makes the other: an answer may name either
-        kin = [owner for pod in sick[:MAX_PODS] for owner in chain_of(facts, pod)[1:]]
+        kin = [owner for pod in sick[:MAX_PODS] for owner in structure.chain_of(facts, pod)[1:]]
         found = [
             replace(f, also=(*f.also, *kin)) if named(ref) in map(named, f.subjects) else f for f in found
         ]
@@ -140,13 +124,13 @@ def _of_pods(
     for pod in sick[:MAX_PODS]:
         found = pod_findings(facts, pod, ref)
         yield from (_left_behind(f, pod) for f in found) if outdated(facts, pod, ref) else found
-    for pod in pods_of(facts, ref) if not sick else ():
+    for pod in structure.pods_of(facts, ref) if not sick else ():
         if pod_restarts(pod):  # healthy again
             yield from running_findings(FailingPod(facts, pod, ref))
         about = facts.events(ref.namespace, reference(pod)) if signal and nodes.evicted(pod) else ()
         if any(e.reason == "Evicted" for e in about):  # and replaced
             yield from nodes.eviction_findings(facts, pod, ref)
-    for pod in (first or pods_of(facts, ref)[:MAX_PODS]) if signal and not sick else ():
+    for pod in (first or structure.pods_of(facts, ref)[:MAX_PODS]) if signal and not sick else ():
         yield from controllers.condition_findings(pod, ref)
     for pod in first if signal and not sick else ():
         yield from controllers.deletion_findings(facts, reference(pod), pod)
@@ -164,12 +148,14 @@ def _agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     """Failing agents that a pending pod waits for: they prepare nodes, offer devices, or mount volumes."""
     if dig(pod, "status", "phase") != "Pending":
         return []
-    places = [node.name for node in withholding(facts, pod)]
+    places = [node.name for node in scheduling.withholding(facts, pod)]
     if any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod))):
         places.append(text(dig(pod, "spec", "nodeName")))
-    makers = [m for claim in claims_of(pod, reference(pod).namespace) for m in provisioners(facts, claim)]
+    makers = [
+        m for claim in scheduling.claims_of(pod, reference(pod).namespace) for m in provisioners(facts, claim)
+    ]
     agents = [agent for place in places for agent, _ in nodes.failing_agents(facts, place)]
-    return [*makers, *preparing(facts, pod), *agents]
+    return [*makers, *scheduling.preparing(facts, pod), *agents]
 
 
 def _worth_node(found: Sequence[Diagnosis]) -> bool:
@@ -190,10 +176,12 @@ def pod_findings(facts: ClusterFacts, pod: Manifest, ref: ObjectRef) -> Iterator
     elif meta(pod).get("deletionTimestamp"):
         yield from controllers.deletion_findings(facts, reference(pod), pod)
     else:
-        for claim in claims_of(pod, ref.namespace) if dig(pod, "status", "phase") == "Pending" else ():
+        for claim in (
+            scheduling.claims_of(pod, ref.namespace) if dig(pod, "status", "phase") == "Pending" else ()
+        ):
             yield from claim_findings(facts, claim, ref, pod)
-        if unscheduled(pod):
-            yield from scheduling_findings(facts, pod, ref)
+        if scheduling.unscheduled(pod):
+            yield from scheduling.scheduling_findings(facts, pod, ref)
             return
         yield from starting_findings(FailingPod(facts, pod, ref))
         yield from running_findings(FailingPod(facts, pod, ref))
@@ -204,11 +192,11 @@ def _of_workload(
     facts: ClusterFacts, ref: ObjectRef, manifest: Manifest | None, sick: Sequence[Manifest], *, signal: bool
 ) -> Iterator[Diagnosis]:
     if manifest is not None:
-        idle, when = services.idle_finding(manifest, ref), changed(manifest)
+        idle, when = services.idle_finding(manifest, ref), structure.changed(manifest)
         if idle and not controllers.scaled_by_another(facts, ref):
-            untold = when == created(manifest) and not dig(manifest, "metadata", "managedFields")
+            untold = when == structure.created(manifest) and not dig(manifest, "metadata", "managedFields")
             past = replace(idle, strength=Strength.SYMPTOM, remedies=frozenset())  # lived without it
-            yield idle if signal or untold or lately(facts, when) else past
+            yield idle if signal or untold or structure.lately(facts, when) else past
         if _missing_pods(facts, ref, manifest):
             yield from creation.creation_findings(facts, ref)
         if ref.kind == "Job":
@@ -225,7 +213,11 @@ def _missing_pods(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> bo
     by_node = dig(manifest, "status", "desiredNumberScheduled")
     wanted = by_node if manifest.get("kind") == "DaemonSet" else dig(manifest, "spec", "replicas")
     listed, refused = facts.list("Pod", ref.namespace), holds(manifest, "ReplicaFailure")
-    return isinstance(wanted, int) and listed.complete and (refused or len(pods_of(facts, ref)) < wanted)
+    return (
+        isinstance(wanted, int)
+        and listed.complete
+        and (refused or len(structure.pods_of(facts, ref)) < wanted)
+    )
 
 
 def _surroundings(
@@ -246,7 +238,7 @@ def _surroundings(
             continue
         edges.append(Edge(Relation.NAMED_IN_SPEC, service))
         if manifest is not None:
-            servers = pods_behind(facts, manifest)
+            servers = structure.pods_behind(facts, manifest)
             found += list(policies.blocking_findings(facts, ref, pods[0], manifest, servers))
     if pod_failing(pods[0]):
         found += list(policies.dns_findings(facts, ref, pods[0]))
@@ -285,7 +277,7 @@ def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exa
 
 def _server_of(api: Manifest) -> ObjectRef:
     service = mapping(dig(api, "spec", "service"))
-    return ref_to("Service", text(service.get("name")), text(service.get("namespace")))
+    return structure.ref_to("Service", text(service.get("name")), text(service.get("namespace")))
 
 
 def _route(_: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
@@ -298,14 +290,14 @@ def _route(_: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     rules = mappings(dig(manifest, "spec", "rules"))
     backends = [backend for rule in rules for backend in mappings(rule.get("backendRefs"))]
     homes = [(text(b.get("name")), text(b.get("namespace")) or ref.namespace) for b in backends]
-    edges = [Edge(Relation.SERVICE, ref_to("Service", *home)) for home in homes]
+    edges = [Edge(Relation.SERVICE, structure.ref_to("Service", *home)) for home in homes]
     return Examined(tuple(stated(Cause.SERVICE, ref, t) for t in told[:1]), () if told else tuple(edges))
 
 
 def _budget(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.budget_findings(facts, ref, manifest))
-    pods = selected(facts, ref.namespace, dig(manifest, "spec", "selector"))
-    roots = dict.fromkeys(root_of(facts, p) for p in pods if pod_failing(p))
+    pods = structure.selected(facts, ref.namespace, dig(manifest, "spec", "selector"))
+    roots = dict.fromkeys(structure.root_of(facts, p) for p in pods if pod_failing(p))
     return Examined(found, tuple(Edge(Relation.SELECTED, r) for r in roots))
 
 
@@ -328,7 +320,7 @@ def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exami
     if not found:
         pods = facts.list("Pod", ref.name).items
         failing = [p for p in pods if pod_failing(p)]
-        roots = dict.fromkeys(root_of(facts, p) for p in (failing or (pods if facts.texts else ())))
+        roots = dict.fromkeys(structure.root_of(facts, p) for p in (failing or (pods if facts.texts else ())))
         edges += [Edge(Relation.NAMESPACE, root) for root in roots]
     return Examined(tuple(found), tuple(edges))
 
@@ -337,7 +329,7 @@ def _cron_job(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examin
     found = tuple(controllers.cron_job_findings(facts, ref, manifest))
     found = found or tuple(creation.creation_findings(facts, ref))
     listed = facts.list("Job", ref.namespace).items
-    jobs = [j for j in listed if (owner := owner_of(j)) and owner.name == ref.name]
+    jobs = [j for j in listed if (owner := structure.owner_of(j)) and owner.name == ref.name]
     return Examined(found, () if found else tuple(Edge(Relation.OWNED, reference(j)) for j in jobs[-3:]))
 
 
@@ -358,14 +350,16 @@ def _stated(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined
 
 def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     name = text(dig(manifest, "spec", "ingressClassName"))
-    if name and facts.presence(ref_to("IngressClass", name)) is Presence.ABSENT:
+    if name and facts.presence(structure.ref_to("IngressClass", name)) is Presence.ABSENT:
         told = f"{ref} asks for IngressClass {name}, which does not exist"
         return Examined((stated(Cause.CONTROLLER, ref, told),))
     rules = mappings(dig(manifest, "spec", "rules"))
     paths = [dig(manifest, "spec", "defaultBackend")]
     paths += [dig(path, "backend") for rule in rules for path in mappings(dig(rule, "http", "paths"))]
     asked = [s for p in paths if dig(s := mapping(dig(p, "service")), "port", "name") != FROM_ANNOTATION]
-    backends = [(ref_to("Service", text(s.get("name")), ref.namespace), s) for s in asked if s.get("name")]
+    backends = [
+        (structure.ref_to("Service", text(s.get("name")), ref.namespace), s) for s in asked if s.get("name")
+    ]
     absent = [service for service, _ in backends if facts.presence(service) is Presence.ABSENT]
     wrong = [f"{service}, which does not exist" for service in absent]
     wrong += [f"a port that {s} does not have" for s, asks in backends if services.lacks_port(facts, s, asks)]

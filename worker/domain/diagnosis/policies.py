@@ -8,18 +8,11 @@ from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, port_number, reference, sequence, text
 from worker.domain.cluster.references import selects
+from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, stated
 from worker.domain.diagnosis.changes import failed_after
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.services import port_of
-from worker.domain.diagnosis.structure import (
-    changed,
-    container_specs,
-    created,
-    labels_of,
-    ref_to,
-    template_since,
-)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 ANYBODY: dict[str, Any] = {}  # a rule that lists no peers admits all
@@ -57,10 +50,14 @@ def _findings(
     facts: ClusterFacts, policies: Sequence[Manifest], workload: ObjectRef, client: Manifest, what: str
 ) -> Iterator[Diagnosis]:
     """The policies that changed before the failure, while the workload did not: it worked without them."""
-    since = template_since(facts, workload, client)
-    older = [p for p in policies if since is not None and (made := created(p)) is not None and made <= since]
+    since = structure.template_since(facts, workload, client)
+    older = [
+        p
+        for p in policies
+        if since is not None and (made := structure.created(p)) is not None and made <= since
+    ]
     for policy in older or policies:  # beside an older one, a new policy closes nothing
-        ref, when = reference(policy), changed(policy)
+        ref, when = reference(policy), structure.changed(policy)
         younger = when is None or since is None or when > since
         if younger and (when is None or failed_after(facts, workload, client, when)):
             told, signals = f"{ref} does not allow {what}", ("NetworkPolicyBlocked", "CrashLoopBackOff")
@@ -73,7 +70,7 @@ def _selecting(facts: ClusterFacts, namespace: str, pod: Manifest, direction: st
     for policy in facts.list("NetworkPolicy", namespace).items:
         spec = mapping(policy.get("spec"))
         types = sequence(spec.get("policyTypes")) or ["Ingress", *(["Egress"] if "egress" in spec else [])]
-        if direction in types and selects(mapping(spec.get("podSelector")), labels_of(pod)):
+        if direction in types and selects(mapping(spec.get("podSelector")), structure.labels_of(pod)):
             found.append(policy)
     return found
 
@@ -84,13 +81,13 @@ def _peer_matches(facts: ClusterFacts, entry: dict[str, Any], peer: Manifest, ho
         return True
     place = reference(peer).namespace
     if "namespaceSelector" in entry:
-        namespace = facts.get(ref_to("Namespace", place))
-        labels = labels_of(namespace) if namespace else {"kubernetes.io/metadata.name": place}
+        namespace = facts.get(structure.ref_to("Namespace", place))
+        labels = structure.labels_of(namespace) if namespace else {"kubernetes.io/metadata.name": place}
         if not selects(mapping(entry.get("namespaceSelector")), labels):
             return False
     elif place != home:
         return False
-    return "podSelector" not in entry or selects(mapping(entry.get("podSelector")), labels_of(peer))
+    return "podSelector" not in entry or selects(mapping(entry.get("podSelector")), structure.labels_of(peer))
 
 
 def _ports_admit(rule: dict[str, Any], ports: set[tuple[str, str]]) -> bool:
@@ -108,7 +105,7 @@ def _port_admits(entry: dict[str, Any], protocol: str, wanted: str) -> bool:
 def _target_ports(service: Manifest, servers: Sequence[Manifest]) -> set[tuple[str, str]]:
     """Ports of the pods that the Service leads to, by number and by name."""
     found = set(port_of(service))
-    specs = [c for pod in servers[:1] for c in container_specs(mapping(pod.get("spec")))]
+    specs = [c for pod in servers[:1] for c in structure.container_specs(mapping(pod.get("spec")))]
     for port in (port for spec in specs for port in mappings(spec.get("ports"))):
         both = {text(port.get("name")), text(port.get("containerPort"))}
         found |= {(protocol, known) for protocol, target in found if target in both for known in both}

@@ -13,18 +13,9 @@ from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of, selects
+from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import (
-    container_specs,
-    labels_of,
-    made_by,
-    observed,
-    owner_of,
-    ref_to,
-    rollout_of,
-    root_of,
-)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SIGNALS = ("FailedScheduling", "PodPending", "Unschedulable")
@@ -72,12 +63,16 @@ def unscheduled(pod: Manifest) -> bool:
 
 def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Yield why no node takes the pod: the newest revision if it changed what the pod asks of a node."""
-    rollout = rollout_of(facts, workload)
-    if rollout is None or not made_by(facts, pod, rollout.newest) or not rollout.touches(*PLACEMENT):
+    rollout = structure.rollout_of(facts, workload)
+    if (
+        rollout is None
+        or not structure.made_by(facts, pod, rollout.newest)
+        or not rollout.touches(*PLACEMENT)
+    ):
         yield from _obstructed(facts, pod, workload)
         return
     for found in _obstructed(facts, pod, workload):
-        signals = (*found.signals, *observed(facts, workload, pod))
+        signals = (*found.signals, *structure.observed(facts, workload, pod))
         own = _finding(workload, pod, "", set())
         yield rollout.undoing(replace(own, sentence=found.sentence, signals=signals))
 
@@ -128,7 +123,7 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
 
 def _asked(pod: Manifest, resource: str) -> str:
     """The requests of the containers of a pod as written, such as ` 8Gi`."""
-    specs = container_specs(mapping(pod.get("spec")))
+    specs = structure.container_specs(mapping(pod.get("spec")))
     values = [text(dig(c, "resources", "requests", resource)) for c in specs]
     return "".join(f" {value}" for value in values if value)
 
@@ -160,7 +155,7 @@ def preparing(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     keys = {k for t in taints if OF_COMPONENTS.search(k := text(t.get("key"))) and LIFECYCLE not in k}
     sick = filter(pod_failing, facts.list("Pod").items if keys else ())
     tolerations = [(p, {text(t.get("key")) for t in mappings(dig(p, "spec", "tolerations"))}) for p in sick]
-    return [root_of(facts, pod) for pod, tolerated_keys in tolerations if keys & tolerated_keys]
+    return [structure.root_of(facts, pod) for pod, tolerated_keys in tolerations if keys & tolerated_keys]
 
 
 def _placement_rules(workload: ObjectRef, pod: Manifest, modes: Collection[str]) -> Iterator[Diagnosis]:
@@ -169,7 +164,9 @@ def _placement_rules(workload: ObjectRef, pod: Manifest, modes: Collection[str])
     affinity = mapping(spec.get("affinity"))
     if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
         why = "their spread or affinity rules between pods leave no node"
-    elif any(port.get("hostPort") for c in container_specs(spec) for port in mappings(c.get("ports"))):
+    elif any(
+        port.get("hostPort") for c in structure.container_specs(spec) for port in mappings(c.get("ports"))
+    ):
         why = "the host port that they ask for is taken on every node"
     elif "ReadWriteOncePod" in modes:
         why = "their claim is for one pod only, and another pod uses it"
@@ -194,26 +191,32 @@ def _node_finding(
 def claims_of(pod: Manifest, namespace: str) -> list[ObjectRef]:
     """The claims that a pod uses."""
     names = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
-    return [ref_to("PersistentVolumeClaim", name, namespace) for name in names]
+    return [structure.ref_to("PersistentVolumeClaim", name, namespace) for name in names]
 
 
 def places_of(facts: ClusterFacts, claim: Manifest | None) -> list[dict[str, Any]]:
     """The node selector terms of the volume of a claim: it can be used on nodes that meet one; empty for any."""
     name = text(dig(claim, "spec", "volumeName"))
-    volume = facts.get(ref_to("PersistentVolume", name)) if name else None
+    return places_of_volume(facts.get(structure.ref_to("PersistentVolume", name)) if name else None)
+
+
+def places_of_volume(volume: Manifest | None) -> list[dict[str, Any]]:
+    """The node selector terms of a volume."""
     return mappings(dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms"))
 
 
 def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
     """True if the volume of a claim is made only once its pod has a node: until then, Pending is right."""
-    found = facts.get(ref_to("StorageClass", text(dig(claim, "spec", "storageClassName"))))
+    found = facts.get(structure.ref_to("StorageClass", text(dig(claim, "spec", "storageClassName"))))
     mode, maker = text(dig(found, "volumeBindingMode")), text(dig(found, "provisioner"))
     return mode == "WaitForFirstConsumer" and maker != STATIC
 
 
 def _reserved(facts: ClusterFacts) -> set[str]:
     """Keys of taints that pods tolerate by name, but for agents: such nodes are set apart on purpose."""
-    own = [p for p in facts.list("Pod").items if (o := owner_of(p)) is None or o.kind != "DaemonSet"]
+    own = [
+        p for p in facts.list("Pod").items if (o := structure.owner_of(p)) is None or o.kind != "DaemonSet"
+    ]
     return {text(t.get("key")) for p in own for t in mappings(dig(p, "spec", "tolerations"))} - {""}
 
 
@@ -256,7 +259,7 @@ def tolerated(spec: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 def matches_node(spec: Mapping[str, Any], node: Manifest) -> bool:
     """True if a node has the labels that the selector and the required node affinity of a pod ask for."""
-    labels = labels_of(node)
+    labels = structure.labels_of(node)
     if any(labels.get(key) != value for key, value in strings(spec.get("nodeSelector")).items()):
         return False
     required = dig(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
@@ -266,7 +269,7 @@ def matches_node(spec: Mapping[str, Any], node: Manifest) -> bool:
 def meets_one(terms: Collection[Mapping[str, Any]], node: Manifest) -> bool:
     """True if a node meets one of the node selector terms, or there are none."""
     name = text(meta(node).get("name"))
-    return not terms or any(_term_matches(term, labels_of(node), name) for term in terms)
+    return not terms or any(_term_matches(term, structure.labels_of(node), name) for term in terms)
 
 
 def _term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:

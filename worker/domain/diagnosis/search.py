@@ -13,6 +13,7 @@ from worker.domain.values.objects import ObjectRef
 MAX_STEPS, MAX_OBJECTS = 6, 24
 R = Relation
 STANDS_FOR = frozenset({R.SAME, R.OWNER, R.SELECTED, R.SCALE_TARGET, R.NAMESPACE})
+"""Steps to what represents the signal's own object: a Service's workload, a pod's owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
         if named(ref) in seen or len(path) > MAX_STEPS:
             continue
         seen.add(named(ref))
-        found = examine(facts, ref, signal=_still_signal(path))
+        found = examine(facts, ref, signal=all(edge.relation in STANDS_FOR for edge in path))
         findings += [replace(f, path=path) for f in found.findings]
         names = [named(step.to) for step in path]
         for back in {named(edge.to) for edge in found.edges} & set(names[:-1]):
@@ -50,11 +51,6 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
 def _explained(findings: Sequence[Diagnosis]) -> bool:
     """True if more than symptoms are known, so that common dependencies of all pods need not be examined."""
     return any(f.strength is not Strength.SYMPTOM for f in findings)
-
-
-def _still_signal(path: Sequence[Edge]) -> bool:
-    """True if the object is the signal's own, or represented by it: a Service's workload, a pod's owner."""
-    return all(edge.relation in STANDS_FOR for edge in path)
 
 
 def standing(

@@ -7,16 +7,9 @@ from collections.abc import Iterator
 from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
 from worker.domain.cluster.pods import containers
+from worker.domain.diagnosis import scheduling
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named, stated
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
-from worker.domain.diagnosis.scheduling import (
-    STATIC,
-    claims_of,
-    matches_node,
-    meets_one,
-    places_of,
-    waits_for_pod,
-)
 from worker.domain.diagnosis.structure import ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -45,7 +38,7 @@ def claim_findings(
     phase = text(dig(manifest, "status", "phase"))
     if meta(manifest).get("deletionTimestamp"):
         pods = facts.list("Pod", claim.namespace).items
-        users = [p for p in pods if named(claim) in map(named, claims_of(p, claim.namespace))]
+        users = [p for p in pods if named(claim) in map(named, scheduling.claims_of(p, claim.namespace))]
         who = f", still used by {reference(users[0])}" if users else ""
         told = f"{claim} is being deleted and kept by its finalizers{who}"
         yield stated(Cause.STUCK_DELETION, claim, told, (), SIGNALS, also)
@@ -76,7 +69,7 @@ def _pending(
         return
     if name and presence is Presence.PRESENT:
         provisioner = text(dig(facts.get(storage_class), "provisioner"))
-        waits = waits_for_pod(facts, manifest)
+        waits = scheduling.waits_for_pod(facts, manifest)
         if waits and not also:
             return
         listed = facts.list("PersistentVolume").items
@@ -84,7 +77,7 @@ def _pending(
         left = (v for v in volumes if text(dig(v, "status", "phase")) in {"Released", "Failed"})
         extra = tuple(map(reference, left))
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
-        if provisioner == STATIC or failed or (extra and not waits):
+        if provisioner == scheduling.STATIC or failed or (extra and not waits):
             told = f"{claim} stays Pending: no volume of class {name} is free or can be provisioned"
             refused = failed and not extra  # it would refuse another claim, too
             yield _finding(claim, (*also, *extra), told, set() if refused else {Remedy.RECREATE_CLAIM})
@@ -109,12 +102,14 @@ def _bound(
     if pod is None or dig(pod, "spec", "nodeName"):
         return
     manifest, nodes = facts.get(claim), facts.list("Node")
-    terms = places_of(facts, manifest)
+    terms = scheduling.places_of(facts, manifest)
     if not terms or not nodes.complete:
         return
     volume = ref_to("PersistentVolume", text(dig(manifest, "spec", "volumeName")))
-    usable = [n for n in nodes.items if meets_one(terms, n)]
-    fitting = [n for n in usable if matches_node(mapping(pod.get("spec")), n) and holds(n, "Ready")]
+    usable = [n for n in nodes.items if scheduling.meets_one(terms, n)]
+    fitting = [
+        n for n in usable if scheduling.matches_node(mapping(pod.get("spec")), n) and holds(n, "Ready")
+    ]
     if not fitting:
         asked = [e for term in terms for e in mappings(term.get("matchExpressions"))]
         values = ", ".join(text(value) for e in asked for value in e.get("values") or ())
