@@ -12,22 +12,11 @@ from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, name_of, reference, text, whole
 from worker.domain.cluster.pods import containers
 from worker.domain.cluster.references import selects
+from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named, stated
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import speaks_of
 from worker.domain.diagnosis.running import KILLED
-from worker.domain.diagnosis.structure import (
-    created,
-    labels_of,
-    owner_of,
-    pod_spec_of,
-    pods_of,
-    ref_to,
-    rollout_of,
-    root_of,
-    selected,
-    sick_pods,
-)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 NO_METRICS = ("FailedGetResourceMetric", "FailedGetContainerResourceMetric", "FailedComputeMetricsReplicas")
@@ -52,8 +41,9 @@ def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
 
 
 def scaled_by_another(facts: ClusterFacts, workload: ObjectRef) -> bool:
-    """True if an autoscaler made by a controller (KEDA) scales a workload, and may keep it at zero."""
-    made = [h for h in facts.list("HorizontalPodAutoscaler", workload.namespace).items if owner_of(h)]
+    """True if an autoscaler scales a workload and may keep it at zero: made by a controller (KEDA), or by its spec."""
+    listed = facts.list("HorizontalPodAutoscaler", workload.namespace).items
+    made = [h for h in listed if structure.owner_of(h) or dig(h, "spec", "minReplicas") == 0]
     targets = [scale_target(h, workload.namespace) for h in made]
     return any(named(target) == named(workload) for target in targets if target)
 
@@ -67,7 +57,7 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
     limited, active = condition(manifest, "ScalingLimited"), condition(manifest, "ScalingActive")
     if _states(limited, "True", {"TooManyReplicas"}) and current >= maximum > 0:
         told = f"{ref} is at its maximum of {maximum} replicas and wants more"
-        sick = target is not None and bool(sick_pods(facts, target))  # more of them do not help
+        sick = target is not None and bool(structure.sick_pods(facts, target))  # more of them do not help
         remedies, signals = () if sick else (Remedy.RAISE_AUTOSCALER,), ("HPAMaxedOut",)
         strength = Strength.SYMPTOM if sick else Strength.DIRECT
         yield stated(Cause.AUTOSCALER, ref, told, remedies, signals, also, strength)
@@ -75,7 +65,10 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
         yield stated(Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", also=also)
     elif target and _states(active, "False", NO_METRICS) and _undeclared(facts.get(target) or {}):
         told = f"{ref} cannot compute utilization: {target} declares no requests"
-        found, rollout = stated(Cause.AUTOSCALER, target, told, also=(ref,)), rollout_of(facts, target)
+        found, rollout = (
+            stated(Cause.AUTOSCALER, target, told, also=(ref,)),
+            structure.rollout_of(facts, target),
+        )
         new = rollout and not _undeclared({"spec": {"template": template_of(rollout.previous)}})
         yield rollout.undoing(found) if rollout and new else found
     elif _states(active, "False", SELECTORS):
@@ -86,7 +79,7 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
 
 
 def _undeclared(workload: Manifest) -> bool:
-    listed = mappings(pod_spec_of(workload).get("containers"))
+    listed = mappings(structure.pod_spec_of(workload).get("containers"))
     return any(not mapping(dig(c, "resources", "requests")) for c in listed)
 
 
@@ -100,21 +93,22 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     It allows no disruption, or it is one of several for the same pods, of which the API server evicts none.
     """
     status = mapping(manifest.get("status"))
-    healthy, wanted = whole(status.get("currentHealthy")), whole(status.get("desiredHealthy"))
+    counts = (whole(status.get(key)) for key in ("currentHealthy", "desiredHealthy", "expectedPods"))
+    healthy, wanted, expected = counts
     cordoned = {name_of(n) for n in facts.list("Node").items if dig(n, "spec", "unschedulable") is True}
-    pods = selected(facts, ref.namespace, dig(manifest, "spec", "selector"))
+    pods = structure.selected(facts, ref.namespace, dig(manifest, "spec", "selector"))
     blocked = [p for p in pods if text(dig(p, "spec", "nodeName")) in cordoned]
     both = [b for b in _budgets_of(facts, blocked) if b.name != ref.name]
     if both:
         told = f"{ref} and {both[0]} select the same pods, and a cordoned node still runs some of them"
         yield stated(Cause.DISRUPTION_BUDGET, ref, told, (), ("PodDisruptionBudgetAtLimit",), tuple(both))
         return
-    if whole(status.get("disruptionsAllowed")) or not whole(status.get("expectedPods")) or healthy < wanted:
+    if whole(status.get("disruptionsAllowed")) or not expected or healthy < max(wanted, expected):
         return
     remedies = {Remedy.RELAX_DISRUPTION_BUDGET} if blocked else set()
     told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy{_least(manifest)}"
     yield stated(Cause.DISRUPTION_BUDGET, ref, told + (", and a cordoned node still runs its pods" if blocked else ""), remedies,
-                   ("PodDisruptionBudgetAtLimit",), (*map(reference, blocked[:1]), *(root_of(facts, p) for p in blocked)))  # fmt: skip
+                   ("PodDisruptionBudgetAtLimit",), (*map(reference, blocked[:1]), *(structure.root_of(facts, p) for p in blocked)))  # fmt: skip
 
 
 def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
@@ -123,7 +117,7 @@ def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
 
 
 def _budgets_of(facts: ClusterFacts, listed: Sequence[Manifest]) -> list[ObjectRef]:
-    pods = [(reference(p).namespace, labels_of(p)) for p in listed]
+    pods = [(reference(p).namespace, structure.labels_of(p)) for p in listed]
     budgets = [(reference(b), dig(b, "spec", "selector")) for b in facts.list("PodDisruptionBudget").items]
     return [b for b, rule in budgets if any(home == b.namespace and selects(rule, has) for home, has in pods)]
 
@@ -138,7 +132,7 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
     """A Job that failed or does not end."""
     failed = condition(manifest, "Failed") if holds(manifest, "Failed") else {}
     reason = text(failed.get("reason"))
-    owner, pods = owner_of(manifest), pods_of(facts, ref)
+    owner, pods = structure.owner_of(manifest), structure.pods_of(facts, ref)
     also = (*((owner,) if owner else ()), *map(reference, pods[-1:]))
     parts = [c for p in pods for c in containers(p)]
     ended = [last for c in parts if (last := c.terminated or c.last)]
@@ -163,14 +157,18 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
 
 def superseded(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Diagnosis | None:
     """A failed Job of a CronJob whose later Job has succeeded: it and its pods are a record of the past."""
-    owner, failure, made = owner_of(manifest), condition(manifest, "Failed"), created(manifest)
+    owner, failure, made = (
+        structure.owner_of(manifest),
+        condition(manifest, "Failed"),
+        structure.created(manifest),
+    )
     failed = moment(failure.get("lastTransitionTime"))
     if owner is None or owner.kind != "CronJob" or not holds(manifest, "Failed"):
         return None  # Jobs of another owner do different work
     worked = moment(dig(facts.get(owner), "status", "lastSuccessfulTime"))
     jobs = facts.list("Job", owner.namespace).items
-    siblings = [j for j in jobs if owner_of(j) == owner and holds(j, "Complete")]
-    later = any(made and (created(j) or made) > made for j in siblings)
+    siblings = [j for j in jobs if structure.owner_of(j) == owner and holds(j, "Complete")]
+    later = any(made and (structure.created(j) or made) > made for j in siblings)
     if not later and (failed is None or worked is None or worked <= failed):
         return None
     reason = text(failure.get("reason"))
@@ -184,7 +182,7 @@ def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
         yield stated(Cause.SUSPENDED, ref, f"{ref} is suspended", {Remedy.RESUME}, ("CronJobSuspended",))
         return
     listed = mappings(dig(manifest, "status", "active"))
-    active = [ref_to("Job", text(job.get("name")), ref.namespace) for job in listed]
+    active = [structure.ref_to("Job", text(job.get("name")), ref.namespace) for job in listed]
     if active and dig(manifest, "spec", "concurrencyPolicy") == "Forbid":
         told = f"{active[0]} still runs, and {ref} forbids a second one"
         yield stated(Cause.JOB, active[0], told, also=(ref,))
@@ -208,7 +206,7 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     kept = "its finalizers" if finalizers else "nothing reports that its containers have stopped"
     why = ", ".join(stuck) or kept
     remedies = {Remedy.REMOVE_FINALIZER} if "NamespaceFinalizersRemaining" in stuck else set()
-    node = ref_to("Node", text(dig(manifest, "spec", "nodeName")))
+    node = structure.ref_to("Node", text(dig(manifest, "spec", "nodeName")))
     strength = Strength.TIMED if ref.kind == "Pod" or "Discovery" in why else Strength.DIRECT
     told, also = f"{ref} is being deleted, but is still there ({why})", (node,) if node.name else ()
     yield stated(Cause.STUCK_DELETION, ref, told, remedies, (), also, strength)
@@ -223,7 +221,7 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     expired = facts.now is not None and expires is not None and expires < facts.now
     if holds(manifest, kind, "False") or expired:
         secret = text(dig(manifest, "spec", "secretName"))
-        also = (ref_to("Secret", secret, ref.namespace),) if secret else ()
+        also = (structure.ref_to("Secret", secret, ref.namespace),) if secret else ()
         certificate = ref.kind == "Certificate"
         asked = facts.list("Challenge", ref.namespace, api_version=ACME).items if certificate else ()
         reason = text(condition(manifest, kind).get("reason"))
@@ -244,7 +242,7 @@ def issuer_of(manifest: Manifest) -> ObjectRef | None:
     issuer = mapping(dig(manifest, "spec", "issuerRef"))
     kind, name = text(issuer.get("kind")) or "Issuer", text(issuer.get("name"))
     home = "" if kind == "ClusterIssuer" else reference(manifest).namespace
-    return ref_to(kind, name, home, ISSUERS) if name else None
+    return structure.ref_to(kind, name, home, ISSUERS) if name else None
 
 
 def renewable(facts: ClusterFacts, certificate: Manifest) -> bool:

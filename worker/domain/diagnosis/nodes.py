@@ -23,6 +23,7 @@ PRESSURES = {
     "PIDPressure": frozenset({Remedy.CORDON, Remedy.DRAIN}),
 }
 NOT_READY = frozenset({Remedy.DRAIN, Remedy.RESTART_NODE_AGENT})  # tainted already: a cordon adds nothing
+SWITCHED_OFF = "node.cloudprovider.kubernetes.io/shutdown"  # set by cloud controllers: the machine is stopped
 STANDARD = frozenset({"Ready", "DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})
 MACHINE_BROKEN = frozenset(
     {"KernelDeadlock", "ReadonlyFilesystem", "FrequentContainerdRestart", "FrequentDockerRestart"}
@@ -68,8 +69,8 @@ def _is_problem(entry: dict[str, object]) -> bool:
 
 def _not_ready(facts: ClusterFacts, ref: ObjectRef, ready: dict[str, object]) -> Iterator[Diagnosis]:
     words = f"{text(ready.get('reason'))} {text(ready.get('message'))}"
-    others = [holds(n, "Ready") for n in facts.list("Node").items if name_of(n) != ref.name]
-    remedies = NOT_READY if any(others) or not others else NOT_READY - {Remedy.DRAIN}  # no place to go
+    off = any(t.get("key") == SWITCHED_OFF for t in mappings(dig(facts.get(ref), "spec", "taints")))
+    remedies = NOT_READY - {Remedy.RESTART_NODE_AGENT} if off else NOT_READY
     if NETWORK_DOWN.search(words):
         remedies = frozenset()
         yield from _without_network(facts, ref)

@@ -108,8 +108,7 @@ def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
     found = replace(found, signals=("OOMKilled", "PredictedOOM", *job))
     facts, kept = failing.facts, structure.revisions(failing.facts, workload)
     if kept and not structure.made_by(facts, failing.pod, kept[-1]):
-        raised = _gives_more(kept[-1], container)
-        return replace(found, remedies=frozenset()) if raised else found
+        return replace(found, remedies=frozenset())  # the pods of the newest revision tell what it needs
     if _set_elsewhere(failing, container):
         told = f"{found.sentence[:-1]}, which its template does not set."
         found = replace(found, sentence=told, remedies=frozenset())
@@ -122,12 +121,9 @@ def _set_elsewhere(failing: FailingPod, container: Container) -> bool:
     """True if the template lacks the container or gives it another limit: an edit of it would not change this one."""
     owner = failing.facts.get(failing.workload) if failing.workload.kind != "Pod" else None
     specs = structure.container_specs(structure.pod_spec_of(owner)) if owner else []
-    own = [
-        quantity(dig(s, "resources", "limits", "memory")) for s in specs if s.get("name") == container.name
-    ]
-    return bool(specs) and not any(
-        limit in {None, quantity(structure.memory_limit(container))} for limit in own
-    )
+    own = [dig(s, "resources", "limits", "memory") for s in specs if s.get("name") == container.name]
+    now = quantity(structure.memory_limit(container))
+    return bool(specs) and not any(quantity(limit) in {None, now} for limit in own)
 
 
 def _gives_more(revision: Manifest, container: Container) -> bool:

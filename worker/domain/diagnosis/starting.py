@@ -11,6 +11,7 @@ from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
 from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.references import References, references_of
+from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.changes import rollout_failed
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
@@ -18,17 +19,6 @@ from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_pr
 from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.nodes import node_findings
 from worker.domain.diagnosis.running import FailingPod
-from worker.domain.diagnosis.structure import (
-    PULLING,
-    Rollout,
-    container_specs,
-    lately,
-    made_by,
-    pods_of,
-    ref_to,
-    rollout_of,
-    was_available,
-)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 EXTERNAL_SECRETS = "external-secrets.io/v1beta1"
@@ -50,7 +40,7 @@ def starting_findings(failing: FailingPod) -> Iterator[Diagnosis]:
     """Yield why a pod that has a node does not run its containers."""
     for container in containers(failing.pod):
         reason = text(container.waiting.get("reason"))
-        if reason in PULLING:
+        if reason in structure.PULLING:
             yield _image(failing, container)
         elif reason in NOT_CREATED:
             yield from _not_created(failing, container)
@@ -72,19 +62,21 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
     said += [e.message for e in reversed(about) if e.reason in PULL_EVENTS]
     image = text(container.spec.get("image"))
     problem = image_problem(*(message.replace(image, "IMAGE") for message in said))
-    rollout = rollout_of(failing.facts, workload)
+    rollout = structure.rollout_of(failing.facts, workload)
     changed = rollout and rollout.touches("image", container=container.name)
     is_new = bool(rollout and changed and _came_with(failing, rollout))
-    before = rollout or was_available(failing.facts, workload)
+    before = rollout or structure.was_available(failing.facts, workload)
     if problem is ImageProblem.ABSENT_OR_DENIED and before and not is_new:
         problem = ImageProblem.UNAUTHORIZED  # the same image could be pulled before
     remedies = {Remedy.FIX_IMAGE} if problem in WRONG_NAME else set()
     secrets: list[ObjectRef] = []
     if problem is ImageProblem.UNAUTHORIZED or any(e.reason == NO_SECRET for e in about):
-        remedies = {Remedy.REFRESH_PULL_SECRET}
         names = [text(s.get("name")) for s in mappings(dig(failing.pod, "spec", "imagePullSecrets"))]
-        secrets = [ref_to("Secret", name, workload.namespace) for name in names if name]
-    if rollout and not made_by(failing.facts, failing.pod, rollout.newest):
+        secrets = [structure.ref_to("Secret", name, workload.namespace) for name in names if name]
+        makers = [maker for secret in secrets for maker in _makers(failing.facts, secret)]
+        secrets = [*makers, *secrets]
+        remedies = set() if makers else {Remedy.REFRESH_PULL_SECRET}
+    if rollout and not structure.made_by(failing.facts, failing.pod, rollout.newest):
         remedies.discard(Remedy.FIX_IMAGE)  # the template may name another image by now
     elif rollout and is_new and (problem not in OF_REGISTRY or _moved(rollout, container)):
         remedies.add(Remedy.ROLL_BACK)
@@ -99,19 +91,23 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
     )
 
 
-def _moved(rollout: Rollout, container: Container) -> bool:
+def _moved(rollout: structure.Rollout, container: Container) -> bool:
     """True if the revision before took the image from another registry or path."""
-    specs = container_specs(mapping(template_of(rollout.previous).get("spec")))
+    specs = structure.container_specs(mapping(template_of(rollout.previous).get("spec")))
     before = [text(c.get("image")) for c in specs if c.get("name") == container.name]
     return text(container.spec.get("image")).rpartition("/")[0] not in {i.rpartition("/")[0] for i in before}
 
 
-def _came_with(failing: FailingPod, rollout: Rollout) -> bool:
+def _came_with(failing: FailingPod, rollout: structure.Rollout) -> bool:
     """True if no pod of the newest revision runs, and the revision is young or known to have failed."""
     facts, workload = failing.facts, failing.workload
-    if any(made_by(facts, p, rollout.newest) for p in pods_of(facts, workload) if not pod_failing(p)):
+    if any(
+        structure.made_by(facts, p, rollout.newest)
+        for p in structure.pods_of(facts, workload)
+        if not pod_failing(p)
+    ):
         return False
-    return lately(facts, rollout.began) or rollout_failed(facts, workload, rollout)
+    return structure.lately(facts, rollout.began) or rollout_failed(facts, workload, rollout)
 
 
 def _not_created(failing: FailingPod, container: Container) -> Iterator[Diagnosis]:
@@ -124,7 +120,7 @@ def _not_created(failing: FailingPod, container: Container) -> Iterator[Diagnosi
         return
     for kind, listed in (("ConfigMap", used.config_maps), ("Secret", used.secrets)):
         for name in (n for n in listed if speaks_of(message, n)):
-            yield _missing(failing, ref_to(kind, name, failing.workload.namespace), part)
+            yield _missing(failing, structure.ref_to(kind, name, failing.workload.namespace), part)
 
 
 def _used(failing: FailingPod) -> References:
@@ -135,7 +131,7 @@ def _missing_references(failing: FailingPod) -> Iterator[Diagnosis]:
     """Yield ConfigMaps and keys that are missing; Secrets only by messages of the kubelet."""
     used, facts, home = _used(failing), failing.facts, failing.workload.namespace
     for name in used.config_maps:
-        ref = ref_to("ConfigMap", name, home)
+        ref = structure.ref_to("ConfigMap", name, home)
         if name in used.optional:
             continue
         if facts.presence(ref) is Presence.ABSENT:
@@ -150,7 +146,7 @@ def _missing_references(failing: FailingPod) -> Iterator[Diagnosis]:
         parts = [missing_part(m) for m in messages if speaks_of(m, name) or keyed == {name}]
         part = next((p for p in parts if p is not MissingPart.NONE), MissingPart.NONE)
         if part is not MissingPart.NONE and name not in used.optional:
-            yield _missing(failing, ref_to("Secret", name, home), part)
+            yield _missing(failing, structure.ref_to("Secret", name, home), part)
 
 
 def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[str]:
@@ -164,7 +160,7 @@ def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[
             found = mapping(source.get("configMap"))
             if found.get("name") == name and found.get("optional") is not True:
                 wanted += [text(item.get("key")) for item in mappings(found.get("items"))]
-    for container in container_specs(mapping(pod.get("spec"))):
+    for container in structure.container_specs(mapping(pod.get("spec"))):
         for variable in mappings(container.get("env")):
             found = mapping(dig(variable, "valueFrom", "configMapKeyRef"))
             if found.get("name") == name and found.get("optional") is not True:
@@ -174,12 +170,16 @@ def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[
 
 def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosis:
     facts, workload = failing.facts, failing.workload
-    existed = ref.kind == "ConfigMap" and (part is MissingPart.KEY or was_available(facts, workload))
+    existed = ref.kind == "ConfigMap" and (
+        part is MissingPart.KEY or structure.was_available(facts, workload)
+    )
     remedies = {Remedy.RESTORE_CONFIGURATION} if existed else set()
     if ref.kind == "ConfigMap" and part is MissingPart.KEY:
         remedies.add(Remedy.PATCH_CONFIGURATION)
-    rollout = rollout_of(facts, workload)
-    if rollout and rollout.touches("olumes", "env") and not _asked_before(facts, rollout, ref, part):
+    rollout = structure.rollout_of(facts, workload)
+    if rollout and not structure.made_by(facts, failing.pod, rollout.newest):
+        remedies.clear()  # the newest revision may ask for something else
+    elif rollout and rollout.touches("olumes", "env") and not _asked_before(facts, rollout, ref, part):
         remedies.add(Remedy.ROLL_BACK)
     what = "is missing (not found)" if part is MissingPart.OBJECT else "lacks a key that they use"
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
@@ -205,13 +205,13 @@ def _makers(facts: ClusterFacts, ref: ObjectRef) -> list[ObjectRef]:
 
 def _misspelt(facts: ClusterFacts, ref: ObjectRef, workload: ObjectRef) -> list[ObjectRef]:
     """The workload, if it has never been available and a ConfigMap of nearly the same name exists."""
-    if ref.kind != "ConfigMap" or was_available(facts, workload):
+    if ref.kind != "ConfigMap" or structure.was_available(facts, workload):
         return []
     names = [name_of(c) for c in facts.list("ConfigMap", ref.namespace).items]
     return [workload] if ref.name not in names and get_close_matches(ref.name, names, 1, 0.7) else []
 
 
-def _asked_before(facts: ClusterFacts, rollout: Rollout, ref: ObjectRef, part: MissingPart) -> bool:
+def _asked_before(facts: ClusterFacts, rollout: structure.Rollout, ref: ObjectRef, part: MissingPart) -> bool:
     """True if the revision before asks for what is missing, too."""
     before = template_of(rollout.previous)
     if part is MissingPart.KEY and ref.kind == "ConfigMap":
@@ -225,7 +225,9 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
     about, workload, facts = failing.about, failing.workload, failing.facts
     attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
     mount = [e for e in about if e.reason == "FailedMount"]
-    claims = [ref_to("PersistentVolumeClaim", name, workload.namespace) for name in _used(failing).claims]
+    claims = [
+        structure.ref_to("PersistentVolumeClaim", name, workload.namespace) for name in _used(failing).claims
+    ]
     if attach:
         what = f"A volume of {failing.ref} is not ready on its node ({attach[-1].reason} x{attach[-1].count})"
         found = replace(_waiting(failing, Cause.VOLUME, what, *claims), strength=Strength.TIMED)
@@ -235,14 +237,14 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
         volume = text(dig(facts.get(claim), "spec", "volumeName"))
         if volume and mount and speaks_of(mount[-1].message, volume):
             what = f"The volume of {claim} is not mounted for {failing.ref} ({mount[-1].count} attempts)"
-            found = _waiting(failing, Cause.VOLUME, what, ref_to("PersistentVolume", volume))
+            found = _waiting(failing, Cause.VOLUME, what, structure.ref_to("PersistentVolume", volume))
             also = (workload, *found.also)
             yield replace(found, object=claim, also=also, strength=Strength.SYMPTOM, signals=("FailedMount",))
     failed = [e for e in about if e.reason in {"Failed", "FailedCreatePodSandBox"} and e.count >= REPEATED]
     waiting = {text(c.waiting.get("reason")) for c in containers(failing.pod)}
     if failed and waiting <= {"ContainerCreating", "PodInitializing", ""}:
         what = f"The runtime cannot create the containers of {failing.ref} ({failed[-1].count} attempts)"
-        node = ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
+        node = structure.ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
         told = next(node_findings(facts, node), None)  # why the node cannot
         found = failing.with_rollback(_waiting(failing, Cause.DEFECTIVE_START, what), *OF_SANDBOX)
         yield replace(found, strength=Strength.SYMPTOM) if told else found

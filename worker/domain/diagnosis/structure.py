@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from worker.domain.cluster.changes import differences, revision_number, revisions_of, template_of
 from worker.domain.cluster.conditions import condition, holds
+from worker.domain.cluster.detected_labels import ARGO_ANNOTATION, ARGO_LABEL, FLUX_LABELS
 from worker.domain.cluster.fields import (
     controller_of,
     dig,
@@ -227,16 +228,21 @@ def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
         if lines := _telling(differences(before, found[-1][1])):
             began = created(found[found.index((previous, before)) + 1][0])
             failed = unavailable_since(facts.get(workload))
-            left = _needed(before) - _needed(found[-1][1])
-            there = [facts.presence(ref_to(kind, name, workload.namespace)) for kind, name in sorted(left)]
+            left = needed(before) - needed(found[-1][1])
             earlier = began is not None and failed is not None and failed < began - SLACK
-            if earlier or Presence.ABSENT in there:  # then the pods of that revision would not start again
-                return None
+            if earlier or absent(facts, workload, left):
+                return None  # its pods would not start again
             return Rollout(found[-1][0], previous, tuple(lines), began)
     return None
 
 
-def _needed(template: dict[str, Any]) -> set[tuple[str, str]]:
+def absent(facts: ClusterFacts, workload: ObjectRef, names: Iterable[tuple[str, str]]) -> list[ObjectRef]:
+    """The objects of these kinds and names that are not in the namespace of a workload."""
+    refs = [ref_to(kind, name, workload.namespace) for kind, name in sorted(names)]
+    return [ref for ref in refs if facts.presence(ref) is Presence.ABSENT]
+
+
+def needed(template: dict[str, Any]) -> set[tuple[str, str]]:
     """Kind and name of what pods cannot be made or started without, but for Secrets, which are not read."""
     spec = mapping(template.get("spec"))
     used, account = references_of(spec), text(spec.get("serviceAccountName"))
@@ -349,13 +355,7 @@ def observed(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> tuple[s
     return tuple(dict.fromkeys(found))
 
 
-GITOPS_MARKS = (
-    "argocd.argoproj.io/tracking-id",
-    "argocd.argoproj.io/instance",
-    "kustomize.toolkit.fluxcd.io/name",
-    "helm.toolkit.fluxcd.io/name",
-    "resourceset.fluxcd.controlplane.io/name",
-)
+GITOPS_MARKS = (ARGO_ANNOTATION, ARGO_LABEL, *FLUX_LABELS)
 """Keys that GitOps tools put on what they own. Only their presence counts."""
 
 

@@ -175,13 +175,11 @@ def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:
 
 def claim_of(accepted: Accepted) -> Claim:
     """The claim of an accepted answer."""
-    owner = actionable(accepted)
-    if accepted.workflow is None:
-        return Claim(accepted.affected, owner=owner if owner != accepted.affected else None)
-    targets = (accepted.target,) if accepted.target else ()
-    revision, replicas = _number(accepted, "REVISION"), _number(accepted, "REPLICAS")
-    action = ProposedAction(accepted.workflow, targets, revision, replicas)
-    return Claim(accepted.affected, action, owner if owner != accepted.affected else None)
+    targets, flow = (accepted.target,) if accepted.target else (), accepted.workflow
+    numbers = (_number(accepted, "REVISION"), _number(accepted, "REPLICAS"))
+    return Claim(
+        accepted.affected, ProposedAction(flow, targets, *numbers) if flow else None, actionable(accepted)
+    )
 
 
 def _number(accepted: Accepted, word: str) -> int | None:

@@ -1,15 +1,17 @@
-"""What keeps an action that fits the confirmed cause from taking effect: room to grow, or a paused rollout."""
+"""What keeps an action that fits the confirmed cause from taking effect, or leaves its pods without a place."""
 
 from __future__ import annotations
 
-from worker.domain.cluster.fields import dig, mapping, mappings, reference
+from worker.domain.cluster.conditions import holds
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, whole
 from worker.domain.cluster.kinds import WORKLOADS
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.actions import ProposedAction, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
 from worker.domain.diagnosis.creation import exhausted
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import container_specs, pod_spec_of
+from worker.domain.diagnosis.scheduling import meets_one, places_of_volume
+from worker.domain.diagnosis.structure import absent, container_specs, needed, pod_spec_of
 from worker.domain.values.objects import Manifest
 
 GROWING = frozenset({Remedy.INCREASE_MEMORY, Remedy.SCALE_UP, Remedy.RAISE_AUTOSCALER})
@@ -18,6 +20,7 @@ ROLLED_OUT = frozenset(
     {Remedy.ROLL_BACK, Remedy.FIX_IMAGE, Remedy.INCREASE_MEMORY, Remedy.INCREASE_CPU, Remedy.FIX_PROBE, Remedy.RESTART}
 )  # fmt: skip
 """Remedies that reach the pods of a workload by a rollout."""
+LEAVING = frozenset({Remedy.CORDON, Remedy.DRAIN})
 SCOPES = frozenset({"scopes", "scopeSelector"})
 """Fields of a quota that is for some pods only: whether for these, nothing says before it refuses one."""
 GROWTH = 2.0
@@ -27,16 +30,39 @@ GROWTH = 2.0
 def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:
     """Return what would keep the action from taking effect, else ""."""
     meant = remedies_of(action.workflow.action_type) & finding.remedies
-    for target in (t for t in action.targets if meant & ROLLED_OUT and t.kind in WORKLOADS):
-        spec = mapping(dig(facts.get(target), "spec"))
-        if spec.get("paused") is True or dig(spec, "updateStrategy", "type") == "OnDelete":
-            return f"{target} rolls out nothing by itself"
+    changed = [s for s in finding.subjects if s.kind in WORKLOADS or s.kind == "ConfigMap"]
+    for ref in dict.fromkeys((*action.targets, *changed)):
+        manifest = (facts.get(ref) if ref.kind != "Secret" else None) or {}
+        spec, seen = mapping(manifest.get("spec")), dig(manifest, "status", "observedGeneration")
+        deleted, newest = meta(manifest).get("deletionTimestamp"), whole(meta(manifest).get("generation"))
+        rolled, left = meant & ROLLED_OUT, meant & LEAVING and ref.kind == "Node"
+        kept = {
+            "is being deleted": deleted and Remedy.REMOVE_FINALIZER not in meant,
+            "has a newer spec than its controller has seen": isinstance(seen, int) and seen < newest,
+            "is immutable": Remedy.PATCH_CONFIGURATION in meant and manifest.get("immutable") is True,
+            "is cordoned already": meant == {Remedy.CORDON} and spec.get("unschedulable") is True,
+            "is paused": rolled and spec.get("paused") is True,
+            "waits for deletions": rolled and dig(spec, "updateStrategy", "type") == "OnDelete",
+            "has pods that fit no other node": left and _holds_pods(facts, manifest),
+        }
+        if why := next((state for state, is_so in kept.items() if is_so), ""):
+            return f"{ref} {why}"
     grown = [m for ref in finding.subjects if ref.kind in WORKLOADS and (m := facts.get(ref))]
     return _no_room(facts, grown[0], finding) if grown and meant & GROWING else ""
 
 
+def _holds_pods(facts: ClusterFacts, node: Manifest) -> bool:
+    """True if no other node takes pods, or none of those that do can use a volume of this one."""
+    nodes = facts.list("Node").items
+    others = [n for n in nodes if reference(n) != reference(node) and holds(n, "Ready")]
+    free = [n for n in others if dig(n, "spec", "unschedulable") is not True]
+    places = [places_of_volume(volume) for volume in facts.list("PersistentVolume").items]
+    here = [terms for terms in places if terms and meets_one(terms, node)]
+    return len(nodes) > 1 and not all(any(meets_one(terms, n) for n in free) for terms in [[], *here])
+
+
 def _no_room(facts: ClusterFacts, workload: Manifest, finding: Diagnosis) -> str:
-    """Return what in its namespace leaves no room for a larger container or for one more pod of the workload."""
+    """Return what leaves no room for a larger container or for one more pod of the workload, or what the pod lacks."""
     home, spec = reference(workload).namespace, pod_spec_of(workload)
     quotas = [q for q in facts.list("ResourceQuota", home).items if SCOPES.isdisjoint(mapping(q.get("spec")))]
     full = [q for q in quotas if exhausted(q, {**spec, "makes": "count/pods"})]
@@ -45,4 +71,10 @@ def _no_room(facts: ClusterFacts, workload: Manifest, finding: Diagnosis) -> str
     ranges = facts.list("LimitRange", home).items if Remedy.INCREASE_MEMORY in finding.remedies else ()
     most = [(r, dig(entry, "max", "memory")) for r in ranges for entry in mappings(dig(r, "spec", "limits"))]
     tight = [*full, *(r for r, top in most if top is not None and wanted > (quantity(top) or 0))]
-    return f"{reference(tight[0])} leaves no room for it" if tight else ""
+    if tight:
+        return f"{reference(tight[0])} leaves no room for it"
+    if Remedy.INCREASE_MEMORY in finding.remedies:
+        sizes = [quantity(dig(n, "status", "allocatable", "memory")) or 0 for n in facts.list("Node").items]
+        return "no node has as much memory" if sizes and max(sizes) < wanted else ""
+    gone = absent(facts, reference(workload), needed(mapping(dig(workload, "spec", "template"))))
+    return f"its pods need {gone[0]}, which does not exist" if gone else ""

@@ -14,17 +14,10 @@ from schemas.analysis import ParameterOrigin
 from worker.domain.cluster.changes import revision_number, template_of
 from worker.domain.cluster.fields import dig, mapping, name_of
 from worker.domain.cluster.quantities import quantity
+from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.actions import remedies_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import (
-    container_specs,
-    labels_of,
-    pod_spec_of,
-    pods_of,
-    revisions,
-    sick_containers,
-)
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Parameter
 from worker.domain.verdict.checks.targets import target_part
@@ -106,11 +99,8 @@ class _Check:
         if "CONTAINER" in name or "TAINT" in name:
             return value in self.meant(name)
         named = value in {ref.name for ref in self.finding.subjects}
-        return (
-            named
-            or ("REVISION" in name and str(value) in {str(self.finding.revision), "0"})
-            or self.grows(name, value)
-        )
+        revision = "REVISION" in name and str(value) in {str(self.finding.revision), "0"}
+        return named or revision or self.grows(name, value)
 
     def grows(self, name: str, value: Any) -> bool:
         """True if the value is larger than now, but not by too much.
@@ -148,7 +138,7 @@ class _Check:
             return {self.finding.taint}
         if "ZONE" in name.split("_"):
             nodes = self.facts.list("Node")
-            return {labels_of(n).get(ZONE) for n in nodes.items if nodes.complete} - {None}
+            return {structure.labels_of(n).get(ZONE) for n in nodes.items if nodes.complete} - {None}
         return {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
 
     def now(self, name: str) -> float | None:
@@ -169,11 +159,13 @@ class _Check:
     def before(self, name: str) -> float | None:
         """The limit that the parameter sets, in the revision to roll back to; None if it is not known."""
         resource = next((r for r in RESOURCES.values() if r.upper() in name and "FACTOR" not in name), "")
-        kept = revisions(self.facts, self.target) if self.finding.revision and resource else ()
+        kept = structure.revisions(self.facts, self.target) if self.finding.revision and resource else ()
         found = next((r for r in kept if revision_number(r) == self.finding.revision), None)
         if found is None:
             return None
-        return quantity(self.limit(resource, container_specs(mapping(template_of(found).get("spec")))))
+        return quantity(
+            self.limit(resource, structure.container_specs(mapping(template_of(found).get("spec"))))
+        )
 
     def limit(self, resource: str, specs: list[dict[str, Any]]) -> Any:
         """The limit of the container that the answer names, or of the only one."""
@@ -188,11 +180,15 @@ class _Check:
         """
         if self.finding.container:
             return {self.finding.container}
-        pods = pods_of(self.facts, self.target)
-        sick = {container.name for pod in pods for container in sick_containers(pod)}
+        pods = structure.pods_of(self.facts, self.target)
+        sick = {container.name for pod in pods for container in structure.sick_containers(pod)}
         names = {str(spec.get("name")) for spec in self.specs()}
         return sick & names or (names if len(names) == 1 else set())
 
     def specs(self) -> list[dict[str, Any]]:
         manifest = self.facts.get(self.target)
-        return container_specs(pod_spec_of(manifest)) if manifest and name_of(manifest) else []
+        return (
+            structure.container_specs(structure.pod_spec_of(manifest))
+            if manifest and name_of(manifest)
+            else []
+        )

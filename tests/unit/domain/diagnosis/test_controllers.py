@@ -101,11 +101,11 @@ async def test_an_adapter_of_metrics_that_says_why_it_does_not_serve(reason, gro
     assert (await first(*there, about=scaler)).object.name == reference(served).name
 
 
-def budget(healthy=2, allowed=0):
+def budget(healthy=2, allowed=0, expected=2):
     status = {
         "currentHealthy": healthy,
         "desiredHealthy": 2,
-        "expectedPods": 2,
+        "expectedPods": expected,
         "disruptionsAllowed": allowed,
     }
     return obj(
@@ -133,6 +133,11 @@ async def test_a_node_whose_drain_waits_for_a_budget():
     other = budget()
     other["metadata"]["namespace"] = "bank"
     assert await findings(other, *there[1:], cordoned, about=cordoned) == ()
+
+
+async def test_a_budget_that_guards_the_rest_of_a_quorum():
+    there = [budget(expected=3), *workload(status=running()), node(unschedulable=True)]
+    assert await findings(*there, about=there[0]) == ()
 
 
 async def test_two_budgets_for_the_same_pods_let_none_be_evicted():
@@ -520,3 +525,19 @@ async def test_a_route_is_to_blame_if_its_gateway_says_so():
     behind = await first(route(), front, *made, about=route())
     assert behind.object.kind == "Pod"
     assert await findings(route(namespace="web"), front, *made, about=route()) == ()
+
+
+async def test_an_autoscaler_that_may_scale_to_zero():
+    made, scaler = workload(status=running())[:1], hpa()
+    made[0]["spec"]["replicas"] = 0
+    assert (await first(*made, scaler, about=made[0])).remedies == {Remedy.SCALE_UP}
+    scaler["spec"]["minReplicas"] = 0
+    assert await findings(*made, scaler, about=made[0]) == ()
+
+
+async def test_the_agent_of_a_node_whose_machine_is_switched_off():
+    down = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
+    taints = [{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]
+    assert Remedy.RESTART_NODE_AGENT in (await first(node(conditions=down), about=node())).remedies
+    off = node(conditions=down, taints=taints)
+    assert (await first(off, about=off)).remedies == {Remedy.DRAIN}

@@ -122,6 +122,13 @@ async def test_a_lowered_limit_may_be_rolled_back():
     assert (await first(*api, raised, about=api[0])).remedies == {Remedy.INCREASE_MEMORY}
 
 
+async def test_what_a_pod_of_an_earlier_revision_needs_says_nothing_about_the_template():
+    api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "16Mi"}})
+    newest = replica_set(api[0], "zz", 2, image="shop/app:2", resources={"limits": {"memory": "16Mi"}})
+    assert (await first(*api, about=api[0])).remedies == {Remedy.INCREASE_MEMORY}
+    assert not (await first(*api, newest, about=api[0])).remedies
+
+
 async def test_a_crash_by_itself_is_a_symptom_that_supports_no_action():
     api = workload()
     found = await first(*api, about=api[0])
@@ -251,6 +258,17 @@ async def test_a_pull_secret_that_cannot_be_retrieved():
     assert reference(api[0]) in found.also
 
 
+async def test_a_pull_secret_whose_maker_fails_cannot_be_refreshed():
+    api = workload(status=waiting("ErrImagePull", "401 unauthorized"))
+    api[2]["spec"]["imagePullSecrets"] = [{"name": "reg"}]
+    maker = obj("ExternalSecret", "reg", api_version="external-secrets.io/v1beta1", spec={},
+                status={"conditions": [{"type": "Ready", "status": "False"}]})  # fmt: skip
+    found = await first(*api, maker, about=api[0])
+    assert (found.object, found.remedies) == (reference(maker), frozenset())
+    maker["status"]["conditions"][0]["status"] = "True"
+    assert (await first(*api, maker, about=api[0])).remedies == {Remedy.REFRESH_PULL_SECRET}
+
+
 def new_image(message="not found", created=RECENTLY):
     api = workload(image="shop/app:2", status=waiting("ImagePullBackOff", message))
     api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
@@ -329,6 +347,16 @@ async def test_a_key_for_the_environment():
     )
     found = await first(*api, obj("ConfigMap", "conf", data={}), about=api[0])
     assert (found.object.name, found.cause) == ("conf", Cause.MISSING_CONFIGURATION)
+
+
+async def test_a_map_that_only_an_earlier_revision_misses():
+    env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}}]
+    said = "couldn't find key a in ConfigMap shop/conf"
+    api = workload(status=waiting("CreateContainerConfigError", said), env=env)
+    conf = obj("ConfigMap", "conf", data={})
+    assert Remedy.PATCH_CONFIGURATION in (await first(*api, conf, about=api[0])).remedies
+    newest = replica_set(api[0], "zz", 2)
+    assert not (await first(*api, conf, newest, about=api[0])).remedies
 
 
 async def test_a_secret_that_the_kubelet_misses():

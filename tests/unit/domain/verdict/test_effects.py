@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.manifests import crashing, obj
 from tests.fakes.memory_cluster import MemoryCluster
-from tests.unit.domain.diagnosis.small_clusters import claim, workload
+from tests.unit.domain.diagnosis.small_clusters import claim, node, workload
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy, stated
 from worker.domain.diagnosis.driver import Investigator
@@ -79,3 +79,69 @@ async def test_pods_that_somebody_has_to_delete_first():
     assert not await hindered(made, action="ScaleStatefulSet", remedy=Remedy.SCALE_UP)
     made["spec"]["updateStrategy"]["type"] = "RollingUpdate"
     assert not await hindered(made)
+
+
+async def test_an_object_that_is_being_deleted():
+    made = api()
+    made[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert await hindered(*made)
+    assert not await hindered(*made, action="RemoveFinalizer", remedy=Remedy.REMOVE_FINALIZER)
+
+
+@pytest.mark.parametrize(("seen", "kept"), [(2, True), (3, False), (None, False)])
+async def test_a_newest_spec_that_the_controller_has_not_seen(seen, kept):
+    made = api()
+    made[0]["metadata"]["generation"] = 3
+    made[0]["status"] = {"observedGeneration": seen} if seen else {}
+    assert await hindered(*made, action=BACK) is kept
+
+
+async def test_an_immutable_config_map_cannot_be_patched():
+    made, patch = obj("ConfigMap", "env", data={"a": "1"}), Remedy.PATCH_CONFIGURATION
+    assert not await hindered(made, action="PatchConfiguration", remedy=patch)
+    made["immutable"] = True
+    assert await hindered(made, action="PatchConfiguration", remedy=patch)
+    also = (reference(made),)
+    assert await hindered(*api(), made, action="PatchConfiguration", also=also, remedy=patch)
+    assert not await hindered(*api(), made, also=also, action=BACK)
+
+
+@pytest.mark.parametrize(("size", "kept"), [("100Mi", True), ("128Mi", False)])
+async def test_a_limit_that_is_larger_than_any_node(size, kept):
+    assert await hindered(*api(), node(allocatable={"memory": size})) is kept
+    assert not await hindered(*api(), node(allocatable={"memory": size}), action=BACK)
+
+
+async def test_more_pods_of_a_workload_whose_claim_is_gone():
+    made, up = api(), {"action": "ScaleReplicas", "remedy": Remedy.SCALE_UP}
+    uses = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    made[0]["spec"]["template"]["spec"]["volumes"] = [uses]
+    assert await hindered(*made, **up)
+    assert not await hindered(*made, obj("PersistentVolumeClaim", "data"), **up)
+
+
+DOWN = [{"type": "Ready", "status": "Unknown"}]
+DRAIN = {"action": "DrainNode", "remedy": Remedy.DRAIN}
+CORDON = {"action": "CordonNode", "remedy": Remedy.CORDON}
+
+
+async def test_a_node_can_be_left_if_another_one_takes_pods():
+    for action in (DRAIN, CORDON):
+        assert not await hindered(node(), node("b"), **action)
+        assert await hindered(node(), node("b", conditions=DOWN), **action)
+        assert await hindered(node(), node("b", unschedulable=True), **action)
+    assert not await hindered(node(), **DRAIN)  # no other one is known
+
+
+async def test_a_node_that_is_cordoned_already_may_still_be_drained():
+    assert await hindered(node(unschedulable=True), node("b"), **CORDON)
+    assert not await hindered(node(unschedulable=True), node("b"), **DRAIN)
+
+
+@pytest.mark.parametrize(("hosts", "kept"), [(["node-1"], True), (["node-1", "b"], False), (["b"], False)])
+async def test_a_volume_that_no_other_node_can_use(hosts, kept):
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": hosts}]}]
+    volume = obj(
+        "PersistentVolume", "pv", "", spec={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    )
+    assert await hindered(node(), node("b"), volume, **DRAIN) is kept
