@@ -28,7 +28,6 @@ LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
     ConnectionError,
 )
@@ -51,7 +50,11 @@ def translated(seconds: float) -> Iterator[None]:
     except TimeoutError:
         raise ServerLost(f"PostgreSQL gave no answer within {seconds:g} s") from None
     except (asyncpg.PostgresError, *DRIVER, OSError, ValueError) as error:
-        kind = ServerLost if isinstance(error, (*LOST, OSError)) else CatalogUnavailable
+        kind = (
+            ServerLost
+            if isinstance(error, (*LOST, asyncpg.TooManyConnectionsError, OSError))
+            else CatalogUnavailable
+        )
         raise kind(f"PostgreSQL: {_explained(error)}") from None
 
 
