@@ -33,19 +33,10 @@ from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
 from worker.domain.journal.run import Run, dead_letter_step
 from worker.domain.journal.steps import RELEASED, Counts, count, done, finished, is_overtaken, owner
+from worker.domain.values import errors
 from worker.domain.values.concurrency import MAX_INLINE_JSON_BYTES
 from worker.domain.values.delays import HELD_CHECK_SECONDS, NOT_NOW_SECONDS, RELEASE_PAUSE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
-from worker.domain.values.errors import (
-    Halted,
-    HaltReason,
-    JournalGap,
-    LostClaim,
-    Preempted,
-    PreemptReason,
-    RetryReason,
-    Unavailable,
-)
 from worker.domain.values.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
 from worker.domain.values.retry import broker_delay
 from worker.domain.values.step_kinds import DEAD_LETTERED, LLM, RESULT
@@ -109,12 +100,12 @@ class RequestHandler:
         ):
             try:
                 return await self._until_settled(body, headers, delivery)
-            except LostClaim as e:
+            except errors.LostClaim as e:
                 log.info("run_taken_over", reason=short(e))
                 return LET_GO
-            except Unavailable as e:
+            except errors.Unavailable as e:
                 log.warning("broker_unavailable", error=short(e))
-                self._metrics.retries.labels(RetryReason.BROKER_UNAVAILABLE).inc()
+                self._metrics.retries.labels(errors.RetryReason.BROKER_UNAVAILABLE).inc()
                 return retry(broker_delay(delivery.deliveries))
             finally:
                 structlog.contextvars.unbind_contextvars("request")
@@ -138,7 +129,7 @@ class RequestHandler:
                 if done(run, RESULT):
                     await self._closing.answer(await self._analysis.run(run), run)
                     return
-            except (JournalGap, ValueError) as e:
+            except (errors.JournalGap, ValueError) as e:
                 error = f"{error}; its result cannot be published: {short(e)}"
             await self._closing.dead_letter(run, DeadLetterReason.MAX_DELIVERIES, error)
 
@@ -177,7 +168,7 @@ class RequestHandler:
 
     async def _until_halted(self, accepted: AcceptedRequest) -> None:
         while True:
-            with contextlib.suppress(Unavailable):  # asked again, and before each paid call
+            with contextlib.suppress(errors.Unavailable):  # asked again, and before each paid call
                 if await self._halt(accepted):
                     return
             await asyncio.sleep(HELD_CHECK_SECONDS)
@@ -193,9 +184,9 @@ class RequestHandler:
         if isinstance(run, Settlement):
             return run
         if last_run and (latest := owner(run.steps)) and latest.run != last_run:
-            raise LostClaim(f"{accepted.key}: taken over while it was held")
+            raise errors.LostClaim(f"{accepted.key}: taken over while it was held")
         if is_overtaken(run.steps, accepted.delivery):
-            raise LostClaim(f"{accepted.key}: a later delivery is being served")
+            raise errors.LostClaim(f"{accepted.key}: a later delivery is being served")
         message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
         mode = run_mode(counts, max_deaths=self._settings.max_deaths, finished=bool(done(run, RESULT)))
@@ -261,19 +252,19 @@ class RequestHandler:
     async def _proceed(self, accepted: AcceptedRequest) -> None:
         """Check before each paid call whether it may be made. Raises Halted or Preempted if not."""
         if reason := await self._halt(accepted):
-            raise Halted(reason)
+            raise errors.Halted(reason)
         if self._admission.must_yield(accepted.delivery.message):
-            raise Preempted(PreemptReason.URGENT_REQUEST)
+            raise errors.Preempted(errors.PreemptReason.URGENT_REQUEST)
         if self._admission.is_paused_by(FILES):
-            raise Preempted(PreemptReason.OPEN_FILES)
+            raise errors.Preempted(errors.PreemptReason.OPEN_FILES)
 
-    async def _halt(self, accepted: AcceptedRequest) -> HaltReason | None:
+    async def _halt(self, accepted: AcceptedRequest) -> errors.HaltReason | None:
         """Why the answer is no longer needed; None while it still is. Raises Unavailable."""
         expires_at = accepted.request.expires_at
         if expires_at is not None and self._ports.clock.has_passed(expires_at):
-            return HaltReason.EXPIRED
+            return errors.HaltReason.EXPIRED
         is_cancelled = await self._ports.cancellations.cancelled(accepted.key)
-        return HaltReason.CANCELLED if is_cancelled else None
+        return errors.HaltReason.CANCELLED if is_cancelled else None
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
         """The settlement of a message whose key belongs to another message; None if this one may run."""
@@ -314,7 +305,7 @@ class RequestHandler:
         try:
             await run.start(alone=alone, at=self._ports.clock.now())
             yield
-        except (asyncio.CancelledError, Unavailable) as e:
+        except (asyncio.CancelledError, errors.Unavailable) as e:
             await self._release(run, is_cancelled=isinstance(e, asyncio.CancelledError))
             raise
 
@@ -329,7 +320,8 @@ class RequestHandler:
         """
         for _ in range(RELEASE_TRIES if run.begun else 0):
             try:
-                with contextlib.suppress(Unavailable):  # its patience for the broker is already used up
+                # When this raises Unavailable, its patience for the broker is already used up.
+                with contextlib.suppress(errors.Unavailable):
                     return await run.end(RELEASED)
                 await self._ports.clock.sleep(RELEASE_PAUSE_SECONDS)
             except asyncio.CancelledError:
@@ -341,7 +333,7 @@ class RequestHandler:
     async def _serve(self, run: Run, counts: Counts) -> Settlement | Hold:
         try:
             return await self._closing.answer(await self._answer(run), run)
-        except (LostClaim, Unavailable):
+        except (errors.LostClaim, errors.Unavailable):
             raise
         except Exception as e:  # noqa: BLE001 - the only place that catches everything
             return await self._failed_runs.settle(run, counts, e)
@@ -349,12 +341,11 @@ class RequestHandler:
     async def _answer(self, run: Run) -> AnalysisResult:
         try:
             result = await self._analysis.run(run)
-        except Halted as e:
-            ending = Ending(
-                expired=e.reason is HaltReason.EXPIRED, cancelled=e.reason is HaltReason.CANCELLED
-            )
+        except errors.Halted as e:
+            is_expired = e.reason is errors.HaltReason.EXPIRED
+            ending = Ending(expired=is_expired, cancelled=not is_expired)
             return await self._analysis.without_answer(run, ending)
-        except JournalGap as e:
+        except errors.JournalGap as e:
             if run.flaw:
                 raise
             log.warning("journal_unreadable", request=run.accepted.key, error=short(e))

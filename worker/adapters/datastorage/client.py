@@ -7,18 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from worker.adapters.json_server import Exchange, JsonServer, RequestFailedError
-from worker.domain.values.breaker import (
-    Breaker,
-    BreakerRule,
-    abandoned,
-    answered,
-    pause,
-    started,
-    unavailable,
-)
+from worker.domain.values import breaker
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
-RULE = BreakerRule(failures=3, open_seconds=30.0, longest_seconds=300.0)
+RULE = breaker.BreakerRule(failures=3, open_seconds=30.0, longest_seconds=300.0)
 HINTS = {
     401: ": it does not accept the token",
     403: ": the worker may not read it",
@@ -49,13 +41,13 @@ class DataStorageClient:
         self.server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
         self._failure, self._call_seconds = failure, call_seconds
         self._monotonic, self._sleep = monotonic, sleep
-        self._breaker, self._last = Breaker(), ""
+        self._breaker, self._last = breaker.Breaker(), ""
 
     async def call(self, work: Callable[[Exchange], Awaitable[Result]]) -> Result:
         """The result of `work`, before the deadline. Raises the port's error."""
-        if pause(self._breaker, self._monotonic()):
+        if breaker.pause(self._breaker, self._monotonic()):
             raise self._failed(f"paused after repeated failures ({self._last})")
-        self._breaker = started(self._breaker)
+        self._breaker = breaker.started(self._breaker)
         try:
             async with asyncio.timeout(self._call_seconds):
                 found = await work(Exchange(self.server, self._sleep, HINTS))
@@ -66,14 +58,14 @@ class DataStorageClient:
             self._note(str(error), error.after)
             raise self._failed(self._last) from error
         except BaseException:
-            self._breaker = abandoned(self._breaker)
+            self._breaker = breaker.abandoned(self._breaker)
             raise
-        self._breaker = answered()
+        self._breaker = breaker.answered()
         return found
 
     def _note(self, why: str, after: float | None) -> None:
         self._last = why
-        self._breaker = unavailable(self._breaker, self._monotonic(), RULE, after)
+        self._breaker = breaker.unavailable(self._breaker, self._monotonic(), RULE, after)
 
     def _failed(self, why: str) -> Exception:
         return self._failure(f"DataStorage at {self.server.url}: {why}")

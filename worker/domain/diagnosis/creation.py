@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from worker.domain.cluster.changes import template_of
@@ -53,8 +53,7 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
         return
     why, manifest = refusal(*said), facts.get(workload) or {}
     claims = {"volumeClaimTemplates": dig(manifest, "spec", "volumeClaimTemplates")}
-    made = {"makes": "count/jobs.batch" if workload.kind == "CronJob" else "count/pods"}
-    spec = {**structure.pod_spec_of(manifest), **claims, **made}
+    spec = {**structure.pod_spec_of(manifest), **claims}
     unserved = _unserved_webhooks(facts, said) if why is Refusal.WEBHOOK_DOWN else ()
     blamed = [*unserved, *_objects(facts, why, workload, spec)]
     target = blamed[0] if blamed else workload
@@ -83,7 +82,7 @@ def _refused_rollout(facts: ClusterFacts, workload: ObjectRef, said: list[str]) 
         return None
     before = mapping(template_of(rollout.previous).get("spec"))
     quotas = facts.list("ResourceQuota", workload.namespace).items if why is Refusal.QUOTA else ()
-    fits = not any(exhausted(q, before) for q in quotas)
+    fits = not any(exhausted(q, amounts_of(before)) for q in quotas)
     values = [line.rpartition(" -> ")[2] for line in rollout.lines]
     named = any(len(v) >= LEAST_NAME and speaks_of(message, v) for v in values for message in said)
     touched = rollout.touches(*CHANGED[why]) if why in CHANGED else named
@@ -96,7 +95,8 @@ def _objects(
     """Yield the objects that the class of a refusal points to, if their own state agrees."""
     if why is Refusal.QUOTA:
         quotas = facts.list("ResourceQuota", workload.namespace).items
-        yield from (reference(q) for q in quotas if exhausted(q, spec))
+        one_job = {"count/jobs.batch": 1.0} if workload.kind == "CronJob" else {}
+        yield from (reference(q) for q in quotas if exhausted(q, {**amounts_of(spec), **one_job}))
     elif why is Refusal.QUOTA_NEEDS_VALUES:
         yield workload
         yield from (reference(q) for q in facts.list("ResourceQuota", workload.namespace).items)
@@ -115,9 +115,15 @@ def _objects(
             yield ref
 
 
-def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
-    """True if a quota has no room for one more pod of this spec, by its own status."""
+def exhausted(quota: Manifest, asked: Mapping[str, float]) -> bool:
+    """True if a quota has no room for these amounts, by its own status."""
     hard, used = mapping(dig(quota, "status", "hard")), mapping(dig(quota, "status", "used"))
+    amounts = [(quantity(hard[n]) or 0.0, quantity(used.get(n)) or 0.0, asked.get(n, 0.0)) for n in hard]
+    return any(taken + more > most for most, taken, more in amounts)
+
+
+def amounts_of(spec: Mapping[str, object]) -> dict[str, float]:
+    """The amounts that one more pod of this spec counts against quotas, by the names that quotas use."""
     wanted = requests_of(spec)
     bounds = [{"requests": dig(c, "resources", "limits")} for c in mappings(spec.get("containers"))]
     bounded = requests_of({"containers": [{"resources": bound} for bound in bounds]})
@@ -125,10 +131,8 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
     templates = mappings(spec.get("volumeClaimTemplates"))
     storage = [dig(claim, "spec", "resources", "requests", "storage") for claim in templates]
     limits["requests.storage"] = sum(quantity(value) or 0.0 for value in storage)
-    limits |= {"persistentvolumeclaims": float(len(storage)), text(spec.get("makes")): 1.0}
-    asked = {**{f"requests.{k}": v for k, v in wanted.items()}, **wanted, **limits}
-    amounts = [(quantity(hard[n]) or 0.0, quantity(used.get(n)) or 0.0, asked.get(n, 0.0)) for n in hard]
-    return any(taken + more > most for most, taken, more in amounts)
+    limits |= {"persistentvolumeclaims": float(len(storage)), "count/pods": 1.0}
+    return {**{f"requests.{k}": v for k, v in wanted.items()}, **wanted, **limits}
 
 
 def webhook_edges(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Edge]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from worker.domain.cluster.conditions import holds
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, whole
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text, whole
 from worker.domain.cluster.kinds import WORKLOADS
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.actions import ProposedAction, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
-from worker.domain.diagnosis.creation import exhausted
+from worker.domain.diagnosis.creation import amounts_of, exhausted
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.scheduling import meets_one, places_of_volume
 from worker.domain.diagnosis.structure import absent, container_specs, needed, pod_spec_of
@@ -35,6 +38,8 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
         manifest = (facts.get(ref) if ref.kind != "Secret" else None) or {}
         spec, seen = mapping(manifest.get("spec")), dig(manifest, "status", "observedGeneration")
         deleted, newest = meta(manifest).get("deletionTimestamp"), whole(meta(manifest).get("generation"))
+        replicas = whole(spec.get("replicas", 1))
+        partition = whole(dig(spec, "updateStrategy", "rollingUpdate", "partition"))
         rolled, left = meant & ROLLED_OUT, meant & LEAVING and ref.kind == "Node"
         kept = {
             "is being deleted": deleted and Remedy.REMOVE_FINALIZER not in meant,
@@ -43,12 +48,13 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
             "is cordoned already": meant == {Remedy.CORDON} and spec.get("unschedulable") is True,
             "is paused": rolled and spec.get("paused") is True,
             "waits for deletions": rolled and dig(spec, "updateStrategy", "type") == "OnDelete",
+            "rolls out to none of its pods": rolled and 0 < replicas <= partition,
             "has pods that fit no other node": left and _holds_pods(facts, manifest),
         }
         if why := next((state for state, is_so in kept.items() if is_so), ""):
             return f"{ref} {why}"
     grown = [m for ref in finding.subjects if ref.kind in WORKLOADS and (m := facts.get(ref))]
-    return _no_room(facts, grown[0], finding) if grown and meant & GROWING else ""
+    return _growth_hindrance(facts, grown[0], finding) if grown and meant & GROWING else ""
 
 
 def _holds_pods(facts: ClusterFacts, node: Manifest) -> bool:
@@ -61,20 +67,43 @@ def _holds_pods(facts: ClusterFacts, node: Manifest) -> bool:
     return len(nodes) > 1 and not all(any(meets_one(terms, n) for n in free) for terms in [[], *here])
 
 
-def _no_room(facts: ClusterFacts, workload: Manifest, finding: Diagnosis) -> str:
+def _growth_hindrance(facts: ClusterFacts, workload: Manifest, finding: Diagnosis) -> str:
     """Return what leaves no room for a larger container or for one more pod of the workload, or what the pod lacks."""
-    home, spec = reference(workload).namespace, pod_spec_of(workload)
+    home, asked, larger = reference(workload).namespace, *_asked(workload, finding)
     quotas = [q for q in facts.list("ResourceQuota", home).items if SCOPES.isdisjoint(mapping(q.get("spec")))]
-    full = [q for q in quotas if exhausted(q, {**spec, "makes": "count/pods"})]
-    failing = next((c for c in container_specs(spec) if c.get("name") == finding.container), {})
-    wanted = GROWTH * (quantity(dig(failing, "resources", "limits", "memory")) or 0)
-    ranges = facts.list("LimitRange", home).items if Remedy.INCREASE_MEMORY in finding.remedies else ()
-    most = [(r, dig(entry, "max", "memory")) for r in ranges for entry in mappings(dig(r, "spec", "limits"))]
-    tight = [*full, *(r for r, top in most if top is not None and wanted > (quantity(top) or 0))]
+    ranges = facts.list("LimitRange", home).items if larger else ()
+    most = [(r, e, dig(e, "max", "memory")) for r in ranges for e in mappings(dig(r, "spec", "limits"))]
+    tight = [q for q in quotas if exhausted(q, asked)]
+    tight += [r for r, e, top in most if larger.get(text(e.get("type")), 0.0) > (quantity(top) or math.inf)]
     if tight:
         return f"{reference(tight[0])} leaves no room for it"
-    if Remedy.INCREASE_MEMORY in finding.remedies:
+    if larger:
         sizes = [quantity(dig(n, "status", "allocatable", "memory")) or 0 for n in facts.list("Node").items]
-        return "no node has as much memory" if sizes and max(sizes) < wanted else ""
+        return "no node has as much memory" if sizes and max(sizes) < larger["Container"] else ""
     gone = absent(facts, reference(workload), needed(mapping(dig(workload, "spec", "template"))))
     return f"its pods need {gone[0]}, which does not exist" if gone else ""
+
+
+def _asked(workload: Manifest, finding: Diagnosis) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Return what quotas must have left for the first changed pod, and the memory limits it will have.
+
+    The limits are those of its container and of the pod; none if its size stays. A rollout without surge deletes a
+    pod first, so that quotas only need room for the growth.
+    """
+    spec = pod_spec_of(workload)
+    one_more = amounts_of(spec)
+    if Remedy.INCREASE_MEMORY not in finding.remedies:
+        return one_more, {}
+    failing = next((c for c in container_specs(spec) if c.get("name") == finding.container), {})
+    limit = quantity(dig(failing, "resources", "limits", "memory")) or 0.0
+    pod, growth = one_more.get("limits.memory", 0.0), (GROWTH - 1.0) * limit
+    asked = {**one_more, "limits.memory": pod + growth} if _surges(workload) else {"limits.memory": growth}
+    return asked, {"Container": limit + growth, "Pod": pod + growth}
+
+
+def _surges(workload: Manifest) -> bool:
+    """True if a rollout creates a pod before it deletes one: by default only that of a Deployment does."""
+    kind, spec = workload.get("kind"), mapping(workload.get("spec"))
+    how = mapping(spec.get("strategy") if kind == "Deployment" else spec.get("updateStrategy"))
+    surge = {"maxSurge": "25%" if kind == "Deployment" else "0", **mapping(how.get("rollingUpdate"))}
+    return how.get("type") != "Recreate" and str(surge["maxSurge"]) not in {"0", "0%"}

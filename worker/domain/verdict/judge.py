@@ -14,15 +14,7 @@ from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Workflow
 from worker.domain.verdict.answers.answer import Answer, Problem, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode
-from worker.domain.verdict.checks.cause import (
-    TARGET_PATH,
-    check_affected,
-    check_cause,
-    check_confidence,
-    check_evidence,
-    check_outcome,
-    check_signal_type,
-)
+from worker.domain.verdict.checks import cause
 from worker.domain.verdict.checks.evidence import check_claims
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
 from worker.domain.verdict.checks.report import CheckReport
@@ -48,17 +40,17 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     report = CheckReport(
         problems=list(answer.problems), notes=list(answer.notes), warnings=list(answer.warnings)
     )
-    severity = check_cause(answer, report)
-    signal_type = check_signal_type(answer, facts, report)
-    affected = check_affected(answer, facts, report)
-    outcome = check_outcome(answer, report)
-    check_confidence(answer, report)
-    check_evidence(facts, report)
+    severity = cause.check_cause(answer, report)
+    signal_type = cause.check_signal_type(answer, facts, report)
+    affected = cause.check_affected(answer, facts, report)
+    outcome = cause.check_outcome(answer, report)
+    cause.check_confidence(answer, report)
+    cause.check_evidence(facts, report)
     claims = check_claims(answer.causal_chain, facts.reported_by, report)
     if answer.asks_for_human:
         report.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
     workflow, target = _check_choice(answer, facts, affected, signal_type, report)
-    blamed = None if any(p.path.startswith(TARGET_PATH) for p in report.problems) else affected
+    blamed = None if any(p.path.startswith(cause.TARGET_PATH) for p in report.problems) else affected
     alternatives = known_alternatives(answer, facts, report)
     _note_missing(answer, report)
     chosen = answer.selected_workflow

@@ -66,6 +66,38 @@ async def test_a_larger_limit_that_its_namespace_does_not_admit(most, kept):
     assert not await hindered(*api(), bounds, action=BACK)
 
 
+@pytest.mark.parametrize(("most", "kept"), [("150Mi", True), ("192Mi", False)])
+async def test_the_limit_of_a_pod_counts_all_its_containers(most, kept):
+    made = api()
+    made[0]["spec"]["template"]["spec"]["containers"].append({"name": "side", **LIMITED})
+    bounds = obj("LimitRange", "bounds", spec={"limits": [{"type": "Pod", "max": {"memory": most}}]})
+    assert await hindered(*made, bounds) is kept
+
+
+@pytest.mark.parametrize(("free", "kept"), [("64Mi", True), ("127Mi", True), ("128Mi", False)])
+async def test_the_first_pod_of_a_rollout_is_counted_at_its_new_size(free, kept):
+    assert await hindered(*api(), quota({"limits.memory": free}, {"limits.memory": "0"})) is kept
+
+
+@pytest.mark.parametrize(
+    "strategy", [{"type": "Recreate"}, {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}]
+)
+async def test_only_the_growth_is_counted_where_a_pod_is_deleted_first(strategy):
+    made = api(strategy=strategy)
+    assert not await hindered(*made, quota({"limits.memory": "128Mi"}, {"limits.memory": "64Mi"}))
+    assert not await hindered(*made, quota({"pods": "1"}, {"pods": "1"}))
+    assert await hindered(*made, quota({"limits.memory": "127Mi"}, {"limits.memory": "64Mi"}))
+
+
+@pytest.mark.parametrize(("replicas", "partition", "kept"), [(3, 3, True), (3, 2, False), (0, 0, False)])
+async def test_a_partition_that_leaves_all_pods_as_they_are(replicas, partition, kept):
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
+    spec = {"replicas": replicas, "updateStrategy": strategy}
+    made = obj("StatefulSet", "db", api_version="apps/v1", spec=spec)
+    assert await hindered(made) is kept
+    assert not await hindered(made, action="ScaleStatefulSet", remedy=Remedy.SCALE_UP)
+
+
 async def test_a_paused_deployment_rolls_nothing_out():
     assert await hindered(*api(paused=True))
     assert await hindered(*api(paused=True), action=BACK)
