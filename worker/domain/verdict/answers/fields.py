@@ -177,7 +177,7 @@ class Reading:
         return tuple(text for text in texts if text)
 
     def items(self, value: Any, what: str) -> list[Any]:
-        """The first items of a list, or a value that is none, as the only item."""
+        """The first items of a list; any other value is the only item."""
         items = value if isinstance(value, list) else [value]
         if len(items) > MAX_ITEMS:
             self.notes.append(f"{what} was cut at {MAX_ITEMS} items")
