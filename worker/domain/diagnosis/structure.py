@@ -243,12 +243,15 @@ def absent(facts: ClusterFacts, workload: ObjectRef, names: Iterable[tuple[str, 
 
 
 def needed(template: dict[str, Any]) -> set[tuple[str, str]]:
-    """Kind and name of what pods cannot be made or started without, but for Secrets, which are not read."""
+    """Kind and name of what pods cannot be made or started without.
+
+    Secrets are left out, because they are not read, and the account `default`, which each namespace gets again.
+    """
     spec = mapping(template.get("spec"))
     used, account = references_of(spec), text(spec.get("serviceAccountName"))
     maps = {("ConfigMap", name) for name in used.config_maps if name not in used.optional}
     claims = {("PersistentVolumeClaim", name) for name in used.claims}
-    return maps | claims | ({("ServiceAccount", account)} if account else set())
+    return maps | claims | ({("ServiceAccount", account)} if account not in {"", "default"} else set())
 
 
 def unavailable_since(manifest: Manifest | None) -> datetime | None:

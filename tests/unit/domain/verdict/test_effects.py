@@ -152,6 +152,13 @@ async def test_more_pods_of_a_workload_whose_claim_is_gone():
     assert not await hindered(*made, obj("PersistentVolumeClaim", "data"), **up)
 
 
+@pytest.mark.parametrize(("account", "kept"), [("robot", True), ("default", False), ("", False)])
+async def test_more_pods_of_a_workload_whose_account_is_gone(account, kept):
+    made = api()
+    made[0]["spec"]["template"]["spec"]["serviceAccountName"] = account
+    assert await hindered(*made, action="ScaleReplicas", remedy=Remedy.SCALE_UP) is kept
+
+
 DOWN = [{"type": "Ready", "status": "Unknown"}]
 DRAIN = {"action": "DrainNode", "remedy": Remedy.DRAIN}
 CORDON = {"action": "CordonNode", "remedy": Remedy.CORDON}
