@@ -234,6 +234,7 @@ async def test_rejections_have_their_own_subjects_and_ids(case, failure, subject
     assert message.headers.get("ce-subject", "") == fields.get("request_key", "")
 
 
+@pytest.mark.slow
 async def test_a_full_stream_is_unavailable_and_never_success(own_server):
     events = NatsEvents(own_server.nc, own_server.subjects)
     for stream in ("RCA_RESULTS", "RCA_AUDIT", "RCA_DLQ"):

@@ -146,6 +146,7 @@ def test_an_event_that_follows_another_is_stored_without_what_follows_from_it():
     assert not any(name in shortened(chained[2].body) for name in links)
 
 
+@pytest.mark.slow
 def test_hostile_contents_do_not_grow_without_limit():
     """Each part of a chain could be decompressed to a thousand times of its size."""
     chained = b'{"v":4,"kind":"llm","run":"r","sha256":"00"}\n'

@@ -248,6 +248,7 @@ async def test_without_a_process_approval_is_required_and_the_problem_tells_unti
     assert set() == children() - before
 
 
+@pytest.mark.slow
 async def test_decisions_do_not_wait_one_after_the_other_for_starts_that_hang(tmp_path, monkeypatch):
     hanging = tmp_path / "python"
     hanging.write_text(f"#!/bin/sh\necho started >> {tmp_path}/starts\nexec sleep 60\n")

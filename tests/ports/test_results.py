@@ -195,6 +195,7 @@ async def test_the_fence_holds_without_a_message_id(case):
         assert 1 == len(await case.messages("RCA_RESULTS", subject))
 
 
+@pytest.mark.slow
 async def test_results_survive_the_death_of_the_leader(tmp_path):
     async with three_servers(tmp_path) as servers, provisioned(servers) as case:
         events, results = NatsEvents(case.nc, case.subjects), NatsResults(case.nc, case.subjects)

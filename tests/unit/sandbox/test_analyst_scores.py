@@ -55,6 +55,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> FileCatalog:
     return asyncio.run(FileCatalog.open(_both_catalogs(tmp_path_factory.mktemp("workflows"))))
 
 
+@pytest.mark.slow
 def test_only_the_incident_with_planted_text_is_warned_about() -> None:
     said = injection_warning([]).removesuffix(".").rstrip()
     runs = corpus_runs(large_catalog=False)
@@ -63,6 +64,7 @@ def test_only_the_incident_with_planted_text_is_warned_about() -> None:
 
 
 @pytest.mark.parametrize("large_catalog", [False, True])
+@pytest.mark.slow
 def test_the_corpus_is_scored(large_catalog: bool) -> None:
     found = figures(corpus_runs(large_catalog=large_catalog))
     print(found)

@@ -157,6 +157,7 @@ async def test_errors_of_the_outside_are_replayed():
     assert {"ExternalToolError", "MetricsError", "CatalogUnavailable", "HistoryUnavailable"} <= kinds
 
 
+@pytest.mark.slow
 async def test_a_read_that_was_given_up_is_given_up_again():
     class Slow(MemoryCluster):
         async def list(self, query):
