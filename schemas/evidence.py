@@ -24,7 +24,8 @@ class EvidenceItem(Message):
     """When the evidence was read; null in results of earlier versions."""
     excerpt: Text = ""
     """At most 2 KiB of its text, with secrets removed: the end of a log, the start of anything else. `...`
-    marks a cut."""
+    marks a cut. If an earlier piece has the same long text, the excerpt is only
+    `same text as E2`."""
 
 
 class ClaimSupport(enum.StrEnum):

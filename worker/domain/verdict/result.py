@@ -36,6 +36,8 @@ SUMMARY_CHARS = 240
 TEXT_CHARS = 4_000
 MAX_EXCERPTS_BYTES = 256 * 1024
 """For all pieces of evidence together, so that the result fits into a message."""
+REPEATED_CHARS = 200
+"""From here on, an excerpt refers to an earlier one with the same text instead of repeating it."""
 CUT = "..."
 
 
@@ -144,16 +146,17 @@ def _root_cause(accepted: Accepted) -> analysis.RootCauseAnalysis | None:
 
 def _evidence(items: Sequence[Evidence]) -> tuple[EvidenceItem, ...]:
     limit = min(EXCERPT_BYTES, MAX_EXCERPTS_BYTES // max(1, len(items)))
-    return tuple(
-        EvidenceItem(
-            id=item.id,
-            source=item.source,
-            summary=_word(item.scope),
-            seen_at=item.seen_at,
-            excerpt=_excerpt(item, limit),
+    made, first = list[EvidenceItem](), dict[str, str]()
+    for item in items:
+        said = _excerpt(item, limit)
+        seen = first.setdefault(said, item.id)
+        if seen != item.id and len(said) >= REPEATED_CHARS:
+            said = f"same text as {seen}"
+        summary = _word(item.scope)
+        made.append(
+            EvidenceItem(id=item.id, source=item.source, summary=summary, seen_at=item.seen_at, excerpt=said)
         )
-        for item in items
-    )
+    return tuple(made)
 
 
 def _excerpt(item: Evidence, limit: int) -> str:

@@ -242,8 +242,19 @@ def test_hidden_characters_of_an_excerpt_are_made_visible():
     assert r"a\u{202e}b\u{1b}[31m" == built(accepted(), evidence=log).evidence[0].excerpt
 
 
+@pytest.mark.parametrize(("chars", "repeated"), [(199, "x" * 199), (200, "same text as E1"), (0, "")])
+def test_a_long_text_is_not_repeated(chars, repeated):
+    log = [
+        Evidence(source, "what", "x" * chars, id=number)
+        for source, number in (("s", "E1"), ("t", "E2"), ("s", "E3"))
+    ]
+    assert ["x" * chars, repeated, repeated] == [
+        item.excerpt for item in built(accepted(), evidence=log).evidence
+    ]
+
+
 def test_much_evidence_still_fits_into_a_message():
-    log = [Evidence("s", "what", "x" * 4_000, id=f"E{number}") for number in range(1, 1_001)]
+    log = [Evidence("s", "what", f"{number:04}" * 1_000, id=f"E{number}") for number in range(1, 1_001)]
     kept = built(accepted(), evidence=log).evidence
     assert len(kept) == 1_000
     assert all(item.excerpt for item in kept)
