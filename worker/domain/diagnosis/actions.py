@@ -29,6 +29,9 @@ NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
     (r"\bpdb\b|disruption budget", frozenset({R.RELAX_DISRUPTION_BUDGET})),
     (r"network polic", frozenset({R.FIX_NETWORK_POLICY})),
     (r"certificate|\bcert\b", frozenset({R.RENEW_CERTIFICATE})),
+    (r"node (?:selector|affinit)", frozenset({R.FIX_PLACEMENT})),
+    (r"(?:pod|anti) ?affinit|topology spread", frozenset({R.RELAX_POD_RULES})),
+    (r"\bplacement|(?<!session )\baffinit", frozenset({R.FIX_PLACEMENT, R.RELAX_POD_RULES})),
     (r"taint", frozenset({R.REMOVE_TAINT})),
     (r"quota", frozenset({R.RAISE_QUOTA})),
     (r"probe", frozenset({R.FIX_PROBE})),
@@ -61,11 +64,13 @@ OPPOSITE = re.compile(r"^(?:decrease|reduce|lower|shrink|disable|suspend|pause|s
 EDITING = frozenset(
     {R.ROLL_BACK, R.PATCH_CONFIGURATION, R.RESTORE_CONFIGURATION, R.FIX_IMAGE, R.INCREASE_MEMORY, R.INCREASE_CPU, R.FIX_PROBE,
      R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER, R.RELAX_DISRUPTION_BUDGET, R.FIX_NETWORK_POLICY, R.FIX_SELECTOR, R.FIX_PORT,
-     R.RESUME}
+     R.FIX_PLACEMENT, R.RELAX_POD_RULES, R.RESUME}
 )  # fmt: skip
 """Remedies that change an object's spec or data. A GitOps tool reverts such changes."""
-SIZES = frozenset({R.INCREASE_MEMORY, R.INCREASE_CPU, R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER, R.RESUME})
-"""Remedies of something too small or stopped, which need not have been otherwise before."""
+WITHOUT_CHANGE = frozenset(
+    {R.INCREASE_MEMORY, R.INCREASE_CPU, R.SCALE_UP, R.SCALE_DOWN, R.RAISE_AUTOSCALER, R.FIX_PLACEMENT, R.RELAX_POD_RULES, R.RESUME}
+)  # fmt: skip
+"""Remedies of something that is too small, stopped, or fits no node. It need not have been otherwise before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ def _unfit(offered: frozenset[Remedy], action: ProposedAction, finding: Diagnosi
     if gitops and offered & EDITING and not action.workflow.gitops_aware:
         return f"a GitOps tool would undo what {name} edits"
     if offered == {Remedy.REVERT_SOURCE}:
-        changed = gitops and finding.remedies & (EDITING - SIZES)
+        changed = gitops and finding.remedies & (EDITING - WITHOUT_CHANGE)
         return "" if changed else "there is no change at a GitOps source to revert"
     if not offered & finding.remedies:
         return f"{name} does not act on {finding.cause}"

@@ -91,6 +91,7 @@ class Remedy(enum.StrEnum):
     RESUME = "resume"
     REMOVE_FINALIZER = "remove_finalizer"
     FIX_PLACEMENT = "fix_placement"
+    RELAX_POD_RULES = "relax_pod_rules"
     ROTATE_CREDENTIALS = "rotate_credentials"
     RAISE_CONNECTIONS = "raise_connections"
 

@@ -164,15 +164,13 @@ def _placement_rules(workload: ObjectRef, pod: Manifest, modes: Collection[str])
     affinity = mapping(spec.get("affinity"))
     if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
         why = "their spread or affinity rules between pods leave no node"
+        yield _finding(workload, pod, why, {Remedy.RELAX_POD_RULES})
     elif any(
         port.get("hostPort") for c in structure.container_specs(spec) for port in mappings(c.get("ports"))
     ):
-        why = "the host port that they ask for is taken on every node"
+        yield _finding(workload, pod, "the host port that they ask for is taken on every node", set())
     elif "ReadWriteOncePod" in modes:
-        why = "their claim is for one pod only, and another pod uses it"
-    else:
-        return
-    yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
+        yield _finding(workload, pod, "their claim is for one pod only, and another pod uses it", set())
 
 
 def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]) -> Diagnosis:

@@ -40,6 +40,12 @@ API = ref_to("Deployment", "api", "shop")
         ("ResumeCronJob", Remedy.RESUME),
         ("ScaleUpDeployment", Remedy.SCALE_UP),
         ("ScaleDownDeployment", Remedy.SCALE_DOWN),
+        ("FixNodeSelector", Remedy.FIX_PLACEMENT),
+        ("patch_node_affinity", Remedy.FIX_PLACEMENT),
+        ("RelaxPodAntiAffinity", Remedy.RELAX_POD_RULES),
+        ("RelaxTopologySpread", Remedy.RELAX_POD_RULES),
+        ("FixAffinity", Remedy.FIX_PLACEMENT),
+        ("FixPodPlacement", Remedy.RELAX_POD_RULES),
     ],
 )
 def test_names_of_actions(action_type, remedy):
@@ -57,8 +63,12 @@ def other(signal="Broken", component="apps/v1/Deployment", action_type="Frobnica
 
 
 def test_every_remedy_is_meant_by_some_action():
-    meant = frozenset().union(*(remedies for _, remedies in NAMES))
-    assert {Remedy.FIX_PLACEMENT} == set(Remedy) - meant, "a workflow for it fits by its signal types"
+    assert frozenset().union(*(remedies for _, remedies in NAMES)) == set(Remedy)
+
+
+@pytest.mark.parametrize("action_type", ["FixServiceSelector", "FixSessionAffinity", "CreateReplacementPod"])
+def test_other_selectors_and_affinities_place_no_pod(action_type):
+    assert remedies_of(action_type).isdisjoint({Remedy.FIX_PLACEMENT, Remedy.RELAX_POD_RULES})
 
 
 def test_an_action_that_is_not_understood_fits_by_what_its_workflow_declares():

@@ -137,16 +137,39 @@ async def test_labels_that_no_node_has(spec):
 
 
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "remedies"),
     [
-        {"affinity": {"podAntiAffinity": {}}},
-        {"topologySpreadConstraints": [{"maxSkew": 1}]},
-        {"containers": [{"name": "app", "ports": [{"hostPort": 80}]}]},
+        ({"affinity": {"podAntiAffinity": {}}}, {Remedy.RELAX_POD_RULES}),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, {Remedy.RELAX_POD_RULES}),
+        ({"containers": [{"name": "app", "ports": [{"hostPort": 80}]}]}, set()),
     ],
 )
-async def test_rules_between_pods(spec):
+async def test_rules_between_pods(spec, remedies):
     api = pending(**spec)
-    assert (await first(*api, node(), about=api[0])).remedies == {Remedy.FIX_PLACEMENT}
+    assert (await first(*api, node(), about=api[0])).remedies == remedies
+
+
+@pytest.mark.parametrize(
+    ("spec", "fitting", "futile"),
+    [
+        ({"nodeSelector": {"disk": "ssd"}}, "FixNodeSelector", "RelaxPodAntiAffinity"),
+        ({"affinity": {"podAntiAffinity": {}}}, "RelaxPodAntiAffinity", "FixNodeSelector"),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "FixPodPlacement", "FixServiceSelector"),
+    ],
+)
+async def test_only_what_keeps_the_pods_from_the_nodes_is_worth_changing(spec, fitting, futile):
+    api = pending(**spec)
+    assert (await judged(*api, node(), about=api[0], claim=claim(api[0], fitting))).confirmed
+    wrong = await judged(*api, node(), about=api[0], claim=claim(api[0], futile))
+    assert wrong.doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
+@pytest.mark.parametrize("action_type", ["FixNodeSelector", "GitRevertCommit"])
+async def test_a_gitops_tool_undoes_an_edited_placement_and_has_no_change_to_revert(action_type):
+    api = pending(nodeSelector={"disk": "ssd"})
+    api[0]["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "x"}
+    wrong = await judged(*api, node(), about=api[0], claim=claim(api[0], action_type))
+    assert wrong.doubt is Doubt.ACTION_DOES_NOT_FIT
 
 
 async def test_a_pod_that_waits_for_its_gates_is_not_judged():
