@@ -13,6 +13,7 @@ from schemas.subjects import Lane, Subjects
 from worker.app.metrics import WorkerMetrics
 from worker.app.settings.groups import WorkerSettings
 from worker.app.stream_watch import StreamFill
+from worker.app.telemetry import STAGES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 
@@ -58,6 +59,11 @@ def test_the_table_names_the_labels():
         for name in re.findall(r"`(\w+)`", names)
     }
     assert served() == told
+
+
+def test_the_table_names_the_stages():
+    row = next(line for line in sections()["Metrics"].splitlines() if line.startswith("| `rca_stage_seconds`"))
+    assert {*STAGES.values(), "model"} == set(re.findall(r"`(\w+)`", row.split("|")[3]))
 
 
 @pytest.mark.parametrize(
