@@ -62,7 +62,9 @@ def test_the_table_names_the_labels():
 
 
 def test_the_table_names_the_stages():
-    row = next(line for line in sections()["Metrics"].splitlines() if line.startswith("| `rca_stage_seconds`"))
+    row = next(
+        line for line in sections()["Metrics"].splitlines() if line.startswith("| `rca_stage_seconds`")
+    )
     assert {*STAGES.values(), "model"} == set(re.findall(r"`(\w+)`", row.split("|")[3]))
 
 

@@ -51,7 +51,7 @@ async def test_a_case_looks_the_same_on_a_real_server(case: Path, tmp_path: Path
         server.account_kubeconfig(tmp_path / "kubeconfig")
         async with KubernetesCluster(kubeconfig=str(tmp_path / "kubeconfig")) as real:
             found = await look(real)
-    assert [str(ref) for ref in snapshot.owner_chain.chain] == [str(ref) for ref in found.owner_chain.chain]
+    assert [str(ref) for ref in snapshot.first_look.chain] == [str(ref) for ref in found.first_look.chain]
     assert scopes(snapshot) == scopes(found)
 
 

@@ -47,7 +47,6 @@ class Enrichment:
 
     evidence: tuple[Evidence, ...]
     detected_labels: DetectedLabels
-    owner_chain: OwnerChain
     first_look: FirstLook
     failed_sources: tuple[str, ...] = ()
 
@@ -171,7 +170,6 @@ class _EnrichmentRun:
         return Enrichment(
             evidence=pack([*sources.seen(), *found], EVIDENCE_TOKENS),
             detected_labels=self.labels or UNKNOWN_LABELS,
-            owner_chain=self.chain,
             failed_sources=tuple(f"{name} ({why})" for name, why in (self.failed | sources.failed).items()),
             first_look=self._first_look(),
         )

@@ -89,7 +89,7 @@ async def test_a_crashing_workload_is_shown_with_pods_events_logs_and_what_chang
     assert bodies(found, "logs")[0].endswith("panic: out of memory")
     assert "spec.containers[app].image: api:1 -> api:2" in bodies(found, "changes")[0]
     assert bodies(found, "nodes")[0].split("\n")[1].startswith("node-1 | Ready")
-    assert True is found.owner_chain.exists
+    assert found.first_look.chain
     assert () == found.failed_sources
 
 
@@ -115,7 +115,7 @@ async def test_secrets_in_logs_and_environment_are_hidden():
 
 async def test_a_pod_is_followed_to_its_owners():
     found = await look(shop(), "Pod", "api-b-x2x4z")
-    assert ["Pod", "ReplicaSet", "Deployment"] == [ref.kind for ref in found.owner_chain.chain]
+    assert ["Pod", "ReplicaSet", "Deployment"] == [ref.kind for ref in found.first_look.chain]
     assert bodies(found, "changes")
     assert [] == bodies(found, "pod")
 
@@ -128,7 +128,7 @@ async def test_the_current_log_stands_in_for_a_previous_one_that_is_gone():
 
 
 async def test_a_kind_is_understood_in_any_spelling():
-    assert True is (await look(shop(), "deployments", "api")).owner_chain.exists
+    assert (await look(shop(), "deployments", "api")).first_look.chain
 
 
 async def test_other_failing_pods_of_the_namespace_are_told_apart():
@@ -258,12 +258,12 @@ async def test_conditions_of_a_custom_resource_are_shown():
 
 async def test_a_deleted_object_is_told_from_one_that_could_not_be_read():
     gone = await look(shop(), "Pod", "gone")
-    assert False is gone.owner_chain.exists
+    assert () == gone.first_look.chain
     assert "does not exist" in bodies(gone, "object")[0]
     cluster = shop()
     cluster.fail(ClusterReason.FORBIDDEN, kind="Pod", method="get")
     hidden = await look(cluster, "Pod", "api-b-x2x4z")
-    assert None is hidden.owner_chain.exists
+    assert () == hidden.first_look.chain
     assert [] == bodies(hidden, "object")
     assert any(name.startswith("Pod shop/api-b-x2x4z") for name in hidden.failed_sources)
 
@@ -276,7 +276,7 @@ async def test_events_of_a_deleted_object_are_still_found():
 async def test_secrets_are_not_read():
     cluster = shop()
     found = await look(cluster, "Secret", "db")
-    assert None is found.owner_chain.exists
+    assert () == found.first_look.chain
     assert "Secret shop/db (Secrets are never read)" in found.failed_sources
     assert not any(call.method == "get" and call.query.kind == "Secret" for call in cluster.calls)
 
@@ -404,7 +404,7 @@ async def test_nothing_at_all_is_known_of_a_cluster_that_does_not_answer():
     cluster = shop()
     cluster.fail(ClusterReason.UNAVAILABLE)
     found = await look(cluster)
-    assert None is found.owner_chain.exists
+    assert () == found.first_look.chain
     assert len(DETECTED_LABELS) == len(found.detected_labels.failed_detections)
     assert found.failed_sources
 
@@ -421,7 +421,7 @@ async def test_real_incidents_stay_within_the_budget_and_are_read_in_full(case):
     sent = [fence(log.add(item), "4f2a9c01b7d3") for item in found.evidence]
     assert sum(map(real_tokens, sent)) <= EVIDENCE_TOKENS
     assert () == found.failed_sources
-    assert True is found.owner_chain.exists
+    assert found.first_look.chain
     assert () == found.detected_labels.failed_detections
     for item in found.evidence:
         if item.source in {"enrichment:object", "enrichment:pod"}:
@@ -454,7 +454,7 @@ class HostileCluster:
 async def test_whatever_the_api_answers_the_first_look_succeeds(manifest, kind):
     namespace = "" if kind == "Node" else "shop"
     found = await enrich(request(kind, "x", namespace), HostileCluster(manifest), FixedClock())
-    assert found.owner_chain.chain
+    assert found.evidence
 
 
 async def test_what_speaks_against_nothing_to_do_is_kept_apart():

@@ -109,7 +109,7 @@ async def test_a_pod_that_is_gone_leads_to_what_made_it(maker: Manifest, gone: s
     assert f"it was made by {maker['kind']} shop/{maker['metadata']['name']}" in first
     assert f'"kind":"{maker["kind"]}"' in shown
     assert "it was said" in bodies(found, "events")[0]
-    assert found.owner_chain.exists is False
+    assert found.first_look.chain == ()
 
 
 async def test_a_pod_that_is_gone_and_that_nothing_knows_is_only_gone() -> None:
