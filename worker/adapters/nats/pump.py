@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -65,6 +65,7 @@ async def _always() -> bool:
     return False
 
 
+@dataclass(eq=False)
 class Pump:
     """Moves the messages of one lane to a handler and settles them as it decides.
 
@@ -75,46 +76,35 @@ class Pump:
     decision is retried after `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
     """
 
-    def __init__(
-        self,
-        nc: Client,
-        stream: str,
-        lane: LaneConsumer,
-        handler: MessageHandler,
-        *,
-        admit: Callable[[], Awaitable[bool]] = _always,
-        ack_wait_seconds: float = 60.0,
-        pull_seconds: float = 3.0,
-        nak_seconds: float = NOT_NOW_SECONDS,
-        fallback_seconds: float = UNDECIDED_SECONDS,
-        settle_seconds: float = SETTLE_PATIENCE_SECONDS,
-        grace_seconds: float = RECONNECT_GRACE_SECONDS,
-        removes_acked: bool = True,
-        after_outage: bool = False,
-        spread: Callable[[float, float], float] = random.uniform,
-    ) -> None:
-        self.lane = lane
-        self.answered_at = 0.0
-        """When JetStream last answered a pull request, on the event loop's clock; for readiness."""
-        self._nc, self._stream, self._handler = nc, stream, handler
-        self._admit = admit
-        self.ack_wait_seconds = ack_wait_seconds
-        """The ack_wait of the durable, as far as known. Heartbeats follow a change at once."""
-        self._pull_seconds = pull_seconds
-        self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
-        self._settle_seconds, self._spread = settle_seconds, spread
-        self._reconnects, self._quiet_until, self._beat_due = nc.stats["reconnects"], 0.0, False
-        self._grace_seconds, self._removes_acked = grace_seconds, removes_acked
-        self._after_outage = after_outage
-        self._started = self._stopping = False
+    nc: Client
+    stream: str
+    lane: LaneConsumer
+    handler: MessageHandler
+    _: KW_ONLY
+    admit: Callable[[], Awaitable[bool]] = _always
+    ack_wait_seconds: float = 60.0
+    """The ack_wait of the durable, as far as known. Heartbeats follow a change at once."""
+    pull_seconds: float = 3.0
+    nak_seconds: float = NOT_NOW_SECONDS
+    fallback_seconds: float = UNDECIDED_SECONDS
+    settle_seconds: float = SETTLE_PATIENCE_SECONDS
+    grace_seconds: float = RECONNECT_GRACE_SECONDS
+    removes_acked: bool = True
+    after_outage: bool = False
+    spread: Callable[[float, float], float] = random.uniform
+    answered_at: float = field(default=0.0, init=False)
+    """When JetStream last answered a pull request, on the event loop's clock; for readiness."""
+
+    def __post_init__(self) -> None:
+        self._reconnects, self._quiet_until, self._beat_due = self.nc.stats["reconnects"], 0.0, False
+        self._started = self._stopping = self._held_back = False
         self._stalled = ""
-        self._messages = FencedStream(nc, stream, patience_seconds=SETTLE_ATTEMPT_SECONDS)
+        self._messages = FencedStream(self.nc, self.stream, patience_seconds=SETTLE_ATTEMPT_SECONDS)
         self._asking_since: float | None = None
-        self._held_back = False
         self._jobs: dict[MessageId, Msg] = {}  # newest delivery of each message that runs here
         self._tasks: set[asyncio.Task[None]] = set()
         self._without_slot: set[MessageId] = set()
-        self._free = asyncio.Semaphore(lane.slots)
+        self._free = asyncio.Semaphore(self.lane.slots)
         self._answer: asyncio.Future[str] | None = None
 
     @property
@@ -137,10 +127,10 @@ class Pump:
     async def start(self) -> None:
         """Begin to ask for messages. Raises nats-py's errors when it cannot subscribe."""
         self.answered_at = asyncio.get_running_loop().time()
-        if self._after_outage:
-            self._quiet_until = self.answered_at + self._grace_seconds
-        self._inbox = self._nc.new_inbox()
-        self._subscription = await self._nc.subscribe(self._inbox, cb=self._on_reply)
+        if self.after_outage:
+            self._quiet_until = self.answered_at + self.grace_seconds
+        self._inbox = self.nc.new_inbox()
+        self._subscription = await self.nc.subscribe(self._inbox, cb=self._on_reply)
         self._puller = asyncio.create_task(self._pull())
         self._heart = asyncio.create_task(self._beat())
         self._started = True
@@ -184,13 +174,13 @@ class Pump:
                 self._note(status)
                 if status != EXPIRED:
                     # The consumer, its leader or the connection is missing: never spin on it.
-                    await asyncio.sleep(self._spread(0.5, 1.5))
+                    await asyncio.sleep(self.spread(0.5, 1.5))
             self._note(status)
             self._asking_since = None
 
     async def _ask_when_admitted(self) -> str:
         self._held_back = True
-        waited = await self._admit()
+        waited = await self.admit()
         self._held_back = False
         if waited or self._asking_since is None:
             self._asking_since = asyncio.get_running_loop().time()
@@ -198,18 +188,18 @@ class Pump:
 
     async def _ask(self) -> str:
         """Send one pull request. Returns its answer."""
-        if not self._nc.is_connected:
+        if not self.nc.is_connected:
             return DISCONNECTED
         self._note_reconnect()
         if (left := self._quiet_until - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left)
         self._answer = asyncio.get_running_loop().create_future()
-        request = b'{"batch": 1, "expires": %d}' % int(self._pull_seconds * 1e9)
+        request = b'{"batch": 1, "expires": %d}' % int(self.pull_seconds * 1e9)
         try:
-            await self._nc.publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self.lane.durable}", request, self._inbox
+            await self.nc.publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.lane.durable}", request, self._inbox
             )
-            async with asyncio.timeout(self._pull_seconds + 1):  # the server must give up first
+            async with asyncio.timeout(self.pull_seconds + 1):  # the server must give up first
                 return await self._answer
         except TimeoutError:
             return EXPIRED  # lost with a connection; the server's side has expired by now
@@ -220,9 +210,9 @@ class Pump:
         """Log once that the lane gets no answers, and once that it does again."""
         stalled = "" if status in {EXPIRED, MESSAGE} else status
         if stalled and stalled != self._stalled:
-            log.warning("lane_stalled", stream=self._stream, lane=self.lane.durable, status=stalled)
+            log.warning("lane_stalled", stream=self.stream, lane=self.lane.durable, status=stalled)
         elif self._stalled and not stalled:
-            log.info("lane_resumed", stream=self._stream, lane=self.lane.durable)
+            log.info("lane_resumed", stream=self.stream, lane=self.lane.durable)
         self._stalled = stalled
 
     # --- receiving
@@ -250,7 +240,7 @@ class Pump:
             if waiting:
                 self._free.release()
         elif self._stopping or waiting is None:  # no slot for it here: another worker has one
-            await self._settle(msg, delivery.message, retry(self._nak_seconds))
+            await self._settle(msg, delivery.message, retry(self.nak_seconds))
         else:
             self._jobs[delivery.message] = msg
             delivery = replace(delivery, release_slot=partial(self._release_slot, delivery.message))
@@ -260,10 +250,10 @@ class Pump:
     async def _run(self, msg: Msg, delivery: Delivery) -> None:
         how: Settlement | None = None
         try:
-            how = await self._handler(msg.data, msg.headers or {}, delivery)
+            how = await self.handler(msg.data, msg.headers or {}, delivery)
         finally:  # no decision: the handler raised, or was cancelled by drain
             if how is None:
-                how = retry(self._nak_seconds if self._stopping else self._fallback_seconds)
+                how = retry(self.nak_seconds if self._stopping else self.fallback_seconds)
             # First out of the jobs: a heartbeat after a nak puts the redelivery off to a full ack_wait.
             await self._settle(self._jobs.pop(delivery.message), delivery.message, how)
 
@@ -281,10 +271,10 @@ class Pump:
 
     def _note_reconnect(self) -> None:
         """After a reconnect, send heartbeats first, and pull nothing for a while."""
-        reconnects = self._nc.stats["reconnects"]
+        reconnects = self.nc.stats["reconnects"]
         if reconnects != self._reconnects:
             self._reconnects, self._beat_due = reconnects, True
-            self._quiet_until = asyncio.get_running_loop().time() + self._grace_seconds
+            self._quiet_until = asyncio.get_running_loop().time() + self.grace_seconds
 
     async def _beat(self) -> None:
         now = asyncio.get_running_loop().time
@@ -295,7 +285,7 @@ class Pump:
             if not self._beat_due and now() < beaten_at + self.ack_wait_seconds / 3:
                 continue
             beaten_at, self._beat_due = now(), False
-            for msg in list(self._jobs.values()) if self._nc.is_connected else ():
+            for msg in list(self._jobs.values()) if self.nc.is_connected else ():
                 with contextlib.suppress(nats.errors.Error):
                     await msg.in_progress()
 
@@ -309,18 +299,18 @@ class Pump:
         payload = _words(how)
         if not payload:
             return
-        problem, end = "", asyncio.get_running_loop().time() + self._settle_seconds
-        while not self._nc.is_closed:
-            if how.fate is Fate.RETRY and not self._nc.is_connected:
+        problem, end = "", asyncio.get_running_loop().time() + self.settle_seconds
+        while not self.nc.is_closed:
+            if how.fate is Fate.RETRY and not self.nc.is_connected:
                 # nats-py would send it after the reconnect, when another worker may have the message.
                 problem = DISCONNECTED
                 break
             try:
-                if self._removes_acked and not await self._is_stored(message):
+                if self.removes_acked and not await self._is_stored(message):
                     # In a stream created anew the ack would remove another message with this sequence.
                     problem = "the stream no longer holds this message"
                     break
-                await self._nc.request(msg.reply, payload, timeout=SETTLE_ATTEMPT_SECONDS)
+                await self.nc.request(msg.reply, payload, timeout=SETTLE_ATTEMPT_SECONDS)
             except (TimeoutError, Unavailable, nats.errors.Error) as e:  # NoResponders: no such consumer
                 problem = repr(e)
                 # A nak is never repeated: it would hit whoever runs the message by then.
