@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -60,33 +60,31 @@ class Ports:
     signer: Signer | None = None
 
 
+@dataclass(eq=False)
 class RequestHandler:
     """Decides about messages. `new_token` gives 12 random digits, `jitter` a number in [0, 1)."""
 
-    def __init__(
-        self,
-        ports: Ports,
-        *,
-        analysis: Analysis,
-        settings: WorkerSettings,
-        subjects: Subjects,
-        metrics: WorkerMetrics,
-        admission: Admission,
-        new_token: Callable[[], str],
-        jitter: Callable[[], float],
-    ) -> None:
-        self._ports, self._analysis, self._settings = ports, analysis, settings
-        self._subjects, self._metrics, self._admission = subjects, metrics, admission
-        self._new_token = new_token
-        self._closing = Closing(ports.events, ports.clock, metrics, observe=analysis.rules.observe)
+    ports: Ports
+    _: KW_ONLY
+    analysis: Analysis
+    settings: WorkerSettings
+    subjects: Subjects
+    metrics: WorkerMetrics
+    admission: Admission
+    new_token: Callable[[], str]
+    jitter: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        ports, observe = self.ports, self.analysis.rules.observe
+        self._closing = Closing(ports.events, ports.clock, self.metrics, observe=observe)
         self._failed_runs = FailedRuns(
-            settings=settings,
+            settings=self.settings,
             closing=self._closing,
-            without_answer=analysis.without_answer,
-            admission=admission,
-            metrics=metrics,
+            without_answer=self.analysis.without_answer,
+            admission=self.admission,
+            metrics=self.metrics,
             clock=ports.clock,
-            jitter=jitter,
+            jitter=self.jitter,
         )
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
@@ -95,7 +93,7 @@ class RequestHandler:
         Its headers are not trusted: only the mark of a replayed dead letter is read.
         """
         with (
-            self._metrics.running.track_inprogress(),
+            self.metrics.running.track_inprogress(),
             structlog.contextvars.bound_contextvars(stream=delivery.stream, sequence=delivery.sequence),
         ):
             try:
@@ -105,11 +103,11 @@ class RequestHandler:
                 return LET_GO
             except errors.Unavailable as e:
                 log.warning("broker_unavailable", error=short(e))
-                self._metrics.retries.labels(errors.RetryReason.BROKER_UNAVAILABLE).inc()
+                self.metrics.retries.labels(errors.RetryReason.BROKER_UNAVAILABLE).inc()
                 return retry(broker_delay(delivery.deliveries))
             finally:
                 structlog.contextvars.unbind_contextvars("request")
-                self._admission.release(delivery.message)
+                self.admission.release(delivery.message)
 
     async def exhausted(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> None:
         """Dead-letter a message that the server does not deliver again, unless its request has been answered.
@@ -127,7 +125,7 @@ class RequestHandler:
         async with self._started(run, alone=False):
             try:
                 if done(run, RESULT):
-                    await self._closing.answer(await self._analysis.run(run), run)
+                    await self._closing.answer(await self.analysis.run(run), run)
                     return
             except (errors.JournalGap, ValueError) as e:
                 error = f"{error}; its result cannot be published: {short(e)}"
@@ -152,7 +150,7 @@ class RequestHandler:
 
         Returns False if the message must be returned because the worker shuts down.
         """
-        admission, message = self._admission, accepted.delivery.message
+        admission, message = self.admission, accepted.delivery.message
         waiting = asyncio.create_task(
             admission.model_answers(message)
             if hold.for_model
@@ -176,7 +174,7 @@ class RequestHandler:
     async def _accept(
         self, body: bytes, headers: Mapping[str, str], delivery: Delivery
     ) -> AcceptedRequest | InvalidRequest:
-        read = partial(accept, body, headers, delivery, self._subjects, self._settings.cluster_name)
+        read = partial(accept, body, headers, delivery, self.subjects, self.settings.cluster_name)
         return await asyncio.to_thread(read) if len(body) > MAX_INLINE_JSON_BYTES else read()
 
     async def _attempt(self, accepted: AcceptedRequest, last_run: str) -> Settlement | Hold:
@@ -189,14 +187,14 @@ class RequestHandler:
             raise errors.LostClaim(f"{accepted.key}: a later delivery is being served")
         message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
-        mode = run_mode(counts, max_deaths=self._settings.max_deaths, finished=bool(done(run, RESULT)))
+        mode = run_mode(counts, max_deaths=self.settings.max_deaths, finished=bool(done(run, RESULT)))
         if mode is RunMode.ISOLATED:
-            if (pause := pause_after_death(counts, self._ports.clock.now())) > 0.0:
+            if (pause := pause_after_death(counts, self.ports.clock.now())) > 0.0:
                 log.warning("suspect_postponed", deaths=counts.deaths_alone, seconds=pause)
                 return retry(pause)
             accepted.delivery.release_slot()  # others need it while this one waits
-        async with self._admission.running(message, urgency, alone=mode is RunMode.ISOLATED) as admitted:
-            still_blocked = bool(last_run and self._admission.blocked)
+        async with self.admission.running(message, urgency, alone=mode is RunMode.ISOLATED) as admitted:
+            still_blocked = bool(last_run and self.admission.blocked)
             # What nobody waits for any more needs no call of the model, so it may end now.
             if not admitted and not (still_blocked and await self._halt(accepted)):
                 return Hold(0.0, last_run, for_model=True) if still_blocked else retry(NOT_NOW_SECONDS)
@@ -213,7 +211,7 @@ class RequestHandler:
         """
         # The journal first: a run that ends while this is read stores its result before its last step.
         run = await self._open(accepted)
-        stored = await self._ports.results.find(accepted.key)
+        stored = await self.ports.results.find(accepted.key)
         if stored is not None and stored.request_digest != accepted.digest:
             return await self._closing.conflict(accepted, answered(stored))
         if stored is not None and stored.status is not Status.FAILED:
@@ -233,17 +231,17 @@ class RequestHandler:
         return run
 
     async def _open(self, accepted: AcceptedRequest) -> Run:
-        name = self._new_token()
+        name = self.new_token()
         run = Run(
             accepted,
-            await self._ports.journal.open(accepted.key, name),
-            self._ports.events,
-            self._ports.clock,
+            await self.ports.journal.open(accepted.key, name),
+            self.ports.events,
+            self.ports.clock,
             name=name,
             proceed=partial(self._proceed, accepted),
-            new_token=self._new_token,
-            max_attempts=self._analysis.rules.limits.attempts,
-            signer=self._ports.signer,
+            new_token=self.new_token,
+            max_attempts=self.analysis.rules.limits.attempts,
+            signer=self.ports.signer,
         )
         if run.flaw:
             log.warning("journal_unreadable", request=accepted.key, error=run.flaw)
@@ -253,17 +251,17 @@ class RequestHandler:
         """Check before each paid call whether it may be made. Raises Halted or Preempted if not."""
         if reason := await self._halt(accepted):
             raise errors.Halted(reason)
-        if self._admission.must_yield(accepted.delivery.message):
+        if self.admission.must_yield(accepted.delivery.message):
             raise errors.Preempted(errors.PreemptReason.URGENT_REQUEST)
-        if self._admission.is_paused_by(FILES):
+        if self.admission.is_paused_by(FILES):
             raise errors.Preempted(errors.PreemptReason.OPEN_FILES)
 
     async def _halt(self, accepted: AcceptedRequest) -> errors.HaltReason | None:
         """Why the answer is no longer needed; None while it still is. Raises Unavailable."""
         expires_at = accepted.request.expires_at
-        if expires_at is not None and self._ports.clock.has_passed(expires_at):
+        if expires_at is not None and self.ports.clock.has_passed(expires_at):
             return errors.HaltReason.EXPIRED
-        is_cancelled = await self._ports.cancellations.cancelled(accepted.key)
+        is_cancelled = await self.ports.cancellations.cancelled(accepted.key)
         return errors.HaltReason.CANCELLED if is_cancelled else None
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
@@ -287,7 +285,7 @@ class RequestHandler:
 
     async def _is_queued(self, message: MessageId, accepted: AcceptedRequest) -> bool:
         """True if that message is still in the queue and holds the same request."""
-        stored = await self._ports.requests.read(message.sequence)
+        stored = await self.ports.requests.read(message.sequence)
         if stored is None or not message.matches(stored.message):
             return False
         delivery = replace(accepted.delivery, subject=stored.subject, sequence=message.sequence)
@@ -303,7 +301,7 @@ class RequestHandler:
         If it is cancelled or the broker fails, record its release, so that it does not count as dead.
         """
         try:
-            await run.start(alone=alone, at=self._ports.clock.now())
+            await run.start(alone=alone, at=self.ports.clock.now())
             yield
         except (asyncio.CancelledError, errors.Unavailable) as e:
             await self._release(run, is_cancelled=isinstance(e, asyncio.CancelledError))
@@ -323,7 +321,7 @@ class RequestHandler:
                 # When this raises Unavailable, its patience for the broker is already used up.
                 with contextlib.suppress(errors.Unavailable):
                     return await run.end(RELEASED)
-                await self._ports.clock.sleep(RELEASE_PAUSE_SECONDS)
+                await self.ports.clock.sleep(RELEASE_PAUSE_SECONDS)
             except asyncio.CancelledError:
                 if is_cancelled:
                     raise
@@ -340,11 +338,11 @@ class RequestHandler:
 
     async def _answer(self, run: Run) -> AnalysisResult:
         try:
-            result = await self._analysis.run(run)
+            result = await self.analysis.run(run)
         except errors.Halted as e:
             is_expired = e.reason is errors.HaltReason.EXPIRED
             ending = Ending(expired=is_expired, cancelled=not is_expired)
-            return await self._analysis.without_answer(run, ending)
+            return await self.analysis.without_answer(run, ending)
         except errors.JournalGap as e:
             if run.flaw:
                 raise
@@ -352,7 +350,7 @@ class RequestHandler:
             await run.restart(short(e))
             return await self._answer(run)
         asked = any(step.kind == LLM and step.run == run.name for step in run.steps)
-        if asked and self._admission.unblock():
+        if asked and self.admission.unblock():
             log.info("model_unblocked")
         return result
 

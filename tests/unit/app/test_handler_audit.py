@@ -69,7 +69,7 @@ async def test_a_request_that_is_answered():
 
 async def test_ends_are_signed_with_the_configured_key():
     rig = HandlerRig()
-    rig.handler._ports = replace(rig.handler._ports, signer=SIGNER)
+    rig.handler.ports = replace(rig.handler.ports, signer=SIGNER)
     await rig.take()
     report = checked(rig.world, [PUBLIC])
     assert ([], 1, 1) == (list(report.findings), report.ends, report.signed)

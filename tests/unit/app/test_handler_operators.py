@@ -122,7 +122,7 @@ async def test_where_the_first_is_gone_the_second_takes_over(there):
 
 async def test_a_second_message_is_not_served_when_the_first_ends_while_it_is_looked_up():
     rig = HandlerRig()
-    results, found = rig.handler._ports.results, rig.handler._ports.results.find
+    results, found = rig.handler.ports.results, rig.handler.ports.results.find
 
     async def slowly(key):
         there = await found(key)
