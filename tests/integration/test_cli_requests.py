@@ -179,19 +179,21 @@ async def test_the_result_of_a_request_is_shown_by_key_or_by_id(place):
 
 
 @pytest.mark.parametrize(
-    ("happened", "said"),
+    ("happened", "said", "state", "waits_for"),
     [
-        (queue_it, "queue"),
-        (begin_it, "analysed"),
-        (let_it_wait, "waits (model refused credentials)"),
-        (nobody_knows_it, "rr-1.2 is unknown"),
+        (queue_it, "queue", "queued", None),
+        (begin_it, "analysed", "started", None),
+        (let_it_wait, "waits (model refused credentials)", "started", "model refused credentials"),
+        (nobody_knows_it, "rr-1.2 is unknown", "unknown", None),
     ],
 )
-async def test_a_request_without_a_result_has_its_state_told(place, happened, said):
+async def test_a_request_without_a_result_has_its_state_told(place, happened, said, state, waits_for):
     await happened(place)
-    shown = await place.rca("show", "rr-1.2", "--json")
-    assert (1, "") == (shown.code, shown.out)
-    assert said in shown.err
+    shown = await place.rca("show", "rr-1.2")
+    assert (1, "", True) == (shown.code, shown.out, said in shown.err)
+    told = await place.rca("show", "rr-1.2", "--json")
+    assert (1, True) == (told.code, said in told.err)
+    assert {"key": "rr-1.2", "state": state, "waits_for": waits_for} == told.json()
 
 
 # -- results

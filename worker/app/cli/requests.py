@@ -225,7 +225,7 @@ def _line(text: str) -> str:
 async def show(key: Key, *, json_output: Json = False) -> int:
     """Print the result of a request that has ended: verdict, cause, evidence, remediation.
 
-    Exit code 1 if there is no result, or not yet.
+    Exit code 1 if there is no result, or not yet; --json then prints the state of the request.
     """
     from worker.app.cli.report import print_result
     from worker.app.operations import State, read_key
@@ -247,6 +247,8 @@ async def show(key: Key, *, json_output: Json = False) -> int:
             state,
             "request {key} is unknown: check the key that `rca submit` prints; results are kept for 30 days",
         )
+        if json_output:
+            print_json({"key": key, "state": state, "waits_for": why or None})
         typer.echo(f"error: {said.format(key=key, what=_what(key))}", err=True)
         return EXIT_ERROR
     if json_output:
