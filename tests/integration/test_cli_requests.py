@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.adapters.nats.stream import FencedStream
-from worker.app.operations import Operations, State
+from worker.app.operations import AT_ONCE, Operations, State
 from worker.domain.values.step_kinds import BEGIN, END
 
 
@@ -273,6 +274,26 @@ async def test_the_newest_events_are_read_in_their_order(place):
     operations = Operations(place.nc, Subjects())
     assert events == await operations.newest_events(3)
     assert events[1:] == await operations.newest_events(1)
+
+
+async def test_why_several_requests_wait_is_asked_at_the_same_time(place):
+    await let_it_wait(place)
+    operations, asking = Operations(place.nc, Subjects()), Counter[str]()
+    newest = operations._journal.newest
+
+    async def counted(subject):
+        asking["now"] += 1
+        asking["most"] = max(asking.values())
+        try:
+            return await newest(subject)
+        finally:
+            asking["now"] -= 1
+
+    operations._journal.newest = counted
+    keys = ["rr-1.2", *(f"rr-{n}" for n in range(2, 42))]
+    waits = await operations.waits(keys)
+    assert dict.fromkeys(keys, "") | {"rr-1.2": "model refused credentials"} == waits
+    assert AT_ONCE == asking["most"]
 
 
 async def test_watch_says_that_a_request_has_ended(place):

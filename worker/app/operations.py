@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -20,11 +21,14 @@ from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, Stor
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_info import ConsumerState
 from worker.app.client import readable_key
+from worker.domain.values.concurrency import concurrently
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.readable import readable
 from worker.domain.values.step_kinds import END
 
+AT_ONCE = 8
+"""How many reads of the journal are under way at a time."""
 KEY = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+(\.[0-9]+)?", re.ASCII)
 ID_OR_RECOVERY = re.compile(r"(.+)\.([0-9]+)", re.ASCII | re.DOTALL)
 
@@ -160,6 +164,11 @@ class Operations:
             head = read_head(newest.body) if newest else None
             return str(head.notes.get("reason", "")).replace("_", " ") if head and head.kind == END else ""
         return ""
+
+    async def waits(self, keys: Sequence[str]) -> dict[str, str]:
+        """Why each of these requests waits, as `waits_for` says it."""
+        whys = await concurrently([self.waits_for(key) for key in keys], at_once=AT_ONCE)
+        return dict(zip(keys, whys, strict=True))
 
     async def newest_events(self, count: int) -> list[AuditEvent]:
         """The newest audit events, the oldest of them first; those of a newer version are left out."""

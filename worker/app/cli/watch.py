@@ -146,8 +146,7 @@ async def _live(console: Console, operations: Operations, events: asyncio.Queue[
             while not events.empty():
                 activity.record(events.get_nowait())
             if loop.time() - read_at > LANES_SECONDS:
-                keys = list(activity.in_flight)[-SHOWN_IN_FLIGHT:]
-                waits = {key: await operations.waits_for(key) for key in keys}
+                waits = await operations.waits(list(activity.in_flight)[-SHOWN_IN_FLIGHT:])
                 lanes, read_at = await operations.lanes(), loop.time()
             live.update(picture(activity, lanes, waits, datetime.now(UTC)), refresh=True)
             with contextlib.suppress(TimeoutError):
