@@ -113,6 +113,35 @@ async def test_a_call_ends_at_its_deadline(url):
         assert ["a"] == await ids(catalog)
 
 
+async def test_a_slow_statement_of_a_server_that_answers_is_not_repeated(url):
+    await push(url, [A], {})
+    asked = []
+
+    async def work(connection):
+        asked.append(connection)
+        await connection.fetch("SELECT pg_sleep(300)")
+
+    async with PostgresCatalog(url, call_seconds=2.5) as catalog:
+        assert ["a"] == await ids(catalog)
+        with pytest.raises(CatalogUnavailable, match="a statement took too long"):
+            await catalog.read(work)
+        assert 1 == len(asked)
+        assert "a statement took too long" in catalog.problem
+
+
+async def test_a_locked_table_is_waited_for(url):
+    await push(url, [A], {})
+    holder = await asyncpg.connect(url)
+    async with PostgresCatalog(url, call_seconds=2.5) as catalog:
+        assert ["a"] == await ids(catalog)
+        catalog._answered_at += 300.0  # a slow machine is no long outage
+        await holder.execute("BEGIN; LOCK TABLE workflow_catalog_offered")
+        asking = asyncio.create_task(ids(catalog))
+        await until(lambda: "locked" in catalog.problem)
+        await holder.close()
+        assert ["a"] == await asking
+
+
 SECRET = "p/w@ss:word"
 
 

@@ -1,8 +1,8 @@
 """Connections to PostgreSQL, and checks of its tables.
 
-Reads have a small pool, one snapshot per call and a deadline. When the server is lost, they are retried until
-it has been away for a while, so that a restart or a failover is not noticed. Tables are made by numbered
-files of SQL, each applied once.
+Reads have a small pool, one snapshot per call and a deadline. When the server is lost, or its tables are locked,
+they are retried until it has been away for a while, so that a restart, a failover or a push is not noticed.
+Tables are made by numbered files of SQL, each applied once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ Answer = TypeVar("Answer")
 CONNECTIONS = 4
 CONNECT_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
+STATEMENT, LOCK_WAIT = 0.8, 0.5
+"""How much of a read one statement may take, and its wait for a lock. Before the deadline of the read, the server
+then tells that it is slow or locked; one that tells nothing is away."""
 AWAY_SECONDS = 15.0
 """How long after its last answer the server is waited for: less than a tool call may take."""
 RETRY_SECONDS = 0.5
@@ -56,7 +59,7 @@ class Database:
             timeout=CONNECT_SECONDS,
             init=check,
             reset=_nothing,
-            server_settings=_session(call_seconds),
+            server_settings=_session(STATEMENT * call_seconds, LOCK_WAIT * call_seconds),
         )
 
     async def __aenter__(self) -> Self:
@@ -77,7 +80,8 @@ class Database:
         """The result of `work`, whose statements all see the same state. Raises CatalogUnavailable.
 
         `work` may be called again, because only a lost connection shows that the server was restarted. A
-        server that has not answered yet is not waited for: its address may be wrong.
+        server that has not answered yet is not waited for: its address may be wrong. A statement that a server
+        ends because it takes too long is not repeated.
         """
         until = self._answered_at + AWAY_SECONDS
         while True:
@@ -121,7 +125,7 @@ async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
     """
     with translated(OWNER_SECONDS):
         async with asyncio.timeout(OWNER_SECONDS):
-            settings = {**_session(OWNER_SECONDS), "lock_timeout": _milliseconds(LOCK_SECONDS)}
+            settings = _session(OWNER_SECONDS, LOCK_SECONDS)
             connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=settings)
             try:
                 yield connection
@@ -129,9 +133,10 @@ async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
                 connection.terminate()
 
 
-def _session(statement_seconds: float) -> dict[str, str]:
+def _session(statement_seconds: float, lock_seconds: float) -> dict[str, str]:
     """Session settings: the server itself ends a statement that nobody waits for."""
-    return {"application_name": "rca-worker", "statement_timeout": _milliseconds(statement_seconds)}
+    limits = {"statement_timeout": statement_seconds, "lock_timeout": lock_seconds}
+    return {"application_name": "rca-worker", **{name: _milliseconds(s) for name, s in limits.items()}}
 
 
 def _milliseconds(seconds: float) -> str:

@@ -35,8 +35,12 @@ LOST = (
 DRIVER = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
+AWAY = (*LOST, asyncpg.TooManyConnectionsError, asyncpg.LockNotAvailableError, OSError)
+"""The same call may work later."""
+
+
 class ServerLost(CatalogUnavailable):
-    """The server does not answer, or ended the connection; it may come back."""
+    """The server does not answer, ended the connection, or keeps the tables locked; it may come back."""
 
 
 @contextmanager
@@ -50,11 +54,7 @@ def translated(seconds: float) -> Iterator[None]:
     except TimeoutError:
         raise ServerLost(f"PostgreSQL gave no answer within {seconds:g} s") from None
     except (asyncpg.PostgresError, *DRIVER, OSError, ValueError) as error:
-        kind = (
-            ServerLost
-            if isinstance(error, (*LOST, asyncpg.TooManyConnectionsError, OSError))
-            else CatalogUnavailable
-        )
+        kind = ServerLost if isinstance(error, AWAY) else CatalogUnavailable
         raise kind(f"PostgreSQL: {_explained(error)}") from None
 
 
