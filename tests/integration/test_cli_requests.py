@@ -24,8 +24,10 @@ from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.adapters.nats.stream import FencedStream
-from worker.app.operations import AT_ONCE, Operations, State
+from worker.app.operations import AT_ONCE, STOPPED, Operations, State
 from worker.domain.values.step_kinds import BEGIN, END
+
+REFUSED = "model refused credentials"
 
 
 @dataclass
@@ -95,11 +97,19 @@ async def nobody_knows_it(place):
     await place.js.publish("$KV.RCA_JOURNAL.rr-1.1", b"a step of the incident, not of the recovery")
 
 
-async def let_it_wait(place):
+async def let_it_wait(place, **notes):
     journal = NatsJournal(FencedStream(place.nc, "KV_RCA_JOURNAL"), place.nc)
     run = await journal.open("rr-1.2", "a-run")
     await run.append(BEGIN)
-    await run.append(END, outcome="released", reason="model_refused_credentials")
+    await run.append(END, outcome="released", **notes)
+
+
+async def refuse_it(place):
+    await let_it_wait(place, reason="model_refused_credentials")
+
+
+async def attack_it(place):
+    await let_it_wait(place, reason="{what.x} \x1b[2J\nerror: nothing")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +194,14 @@ async def test_the_result_of_a_request_is_shown_by_key_or_by_id(place):
     [
         (queue_it, "queue", "queued", None),
         (begin_it, "analysed", "started", None),
-        (let_it_wait, "waits (model refused credentials)", "started", "model refused credentials"),
+        (refuse_it, f"waits ({REFUSED})", "started", REFUSED),
+        (let_it_wait, f"waits ({STOPPED})", "started", STOPPED),
+        (
+            attack_it,
+            r"waits ({what.x} \u{1b}[2J error: nothing)",
+            "started",
+            r"{what.x} \u{1b}[2J error: nothing",
+        ),
         (nobody_knows_it, "rr-1.2 is unknown", "unknown", None),
     ],
 )
@@ -254,14 +271,24 @@ async def test_a_request_is_followed_until_it_ends(place, end, code):
     assert "rr-2" not in ended.out
 
 
+async def busy(place):
+    for event in chain("rr-2", [accepted()] * 1_000):
+        await place.nc.publish(f"rca.audit.{event.event_type}", event.model_dump_json().encode())
+        await asyncio.sleep(0.2)
+
+
 @pytest.mark.process
-async def test_watch_says_why_a_request_waits(place):
-    await let_it_wait(place)
+async def test_watch_says_why_a_request_waits_while_others_go_on(place):
+    await refuse_it(place)
     process = await asyncio.create_subprocess_exec(
         *(*COMMAND, "watch", "rr-1.2"), env=environment(place.env), stderr=asyncio.subprocess.PIPE
     )
     assert (await process.stderr.readline()).startswith(b"waiting for steps")
-    assert b"rr-1.2 waits: model refused credentials\n" == await process.stderr.readline()
+    others = asyncio.create_task(busy(place))
+    assert b"rr-1.2 waits: model refused credentials\n" == await asyncio.wait_for(
+        process.stderr.readline(), 60
+    )
+    others.cancel()
     result = review_result("rr-1", 2, kind="recovery")
     await place.js.publish("rca.result.recovery.rr-1.2", result.model_dump_json().encode())
     assert (0, True) == (await process.wait(), b"has ended" in await process.stderr.read())
@@ -277,7 +304,7 @@ async def test_the_newest_events_are_read_in_their_order(place):
 
 
 async def test_why_several_requests_wait_is_asked_at_the_same_time(place):
-    await let_it_wait(place)
+    await refuse_it(place)
     operations, asking = Operations(place.nc, Subjects()), Counter[str]()
     newest = operations._journal.newest
 
@@ -292,7 +319,7 @@ async def test_why_several_requests_wait_is_asked_at_the_same_time(place):
     operations._journal.newest = counted
     keys = ["rr-1.2", *(f"rr-{n}" for n in range(2, 42))]
     waits = await operations.waits(keys)
-    assert dict.fromkeys(keys, "") | {"rr-1.2": "model refused credentials"} == waits
+    assert dict.fromkeys(keys, "") | {"rr-1.2": REFUSED} == waits
     assert AT_ONCE == asking["most"]
 
 

@@ -21,6 +21,7 @@ from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, Stor
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_info import ConsumerState
 from worker.app.client import readable_key
+from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.concurrency import concurrently
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import ReportedError
@@ -30,6 +31,9 @@ from worker.domain.values.step_kinds import END
 AT_ONCE = 8
 """How many reads of the journal are under way at a time."""
 KEY = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+(\.[0-9]+)?", re.ASCII)
+STOPPED = "its worker stopped, or lost NATS"
+"""What the end of a run says that gives no reason."""
+REASON_CHARS = 200
 ID_OR_RECOVERY = re.compile(r"(.+)\.([0-9]+)", re.ASCII | re.DOTALL)
 
 
@@ -162,7 +166,8 @@ class Operations:
         newest = await self._journal.newest(self._steps(key))
         with suppress(Unreadable):
             head = read_head(newest.body) if newest else None
-            return str(head.notes.get("reason", "")).replace("_", " ") if head and head.kind == END else ""
+            if head and head.kind == END:
+                return one_line(str(head.notes.get("reason", STOPPED)).replace("_", " "), REASON_CHARS)
         return ""
 
     async def waits(self, keys: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`rca submit`, `rca show`, `rca cancel` and `rca report`: commands about one request."""
+"""`rca submit`, `rca show`, `rca cancel` and `rca report`, about one request, and `rca results`."""
 
 from __future__ import annotations
 
@@ -241,15 +241,15 @@ async def show(key: Key, *, json_output: Json = False) -> int:
     if result is None:
         waits = f"waits ({why}); /readyz of the workers says more" if why else "is being analysed"
         said = {
-            State.QUEUED: "{what} is in the queue; it has no result yet",
-            State.STARTED: f"{{what}} has no result yet: it {waits}",
+            State.QUEUED: f"{_what(key)} is in the queue; it has no result yet",
+            State.STARTED: f"{_what(key)} has no result yet: it {waits}",
         }.get(
             state,
-            "request {key} is unknown: check the key that `rca submit` prints; results are kept for 30 days",
+            f"request {key} is unknown: check the key that `rca submit` prints; results are kept for 30 days",
         )
         if json_output:
             print_json({"key": key, "state": state, "waits_for": why or None})
-        typer.echo(f"error: {said.format(key=key, what=_what(key))}", err=True)
+        typer.echo(f"error: {said}", err=True)
         return EXIT_ERROR
     if json_output:
         print_json(result.model_dump(mode="json"))

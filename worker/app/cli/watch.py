@@ -58,7 +58,7 @@ async def watch(
     from worker.app.operations import read_key
 
     key, console = read_key(key) if key else None, Console(highlight=False)
-    async with _heard() as (operations, events):
+    async with _heard(key) as (operations, events):
         if key is None and console.is_terminal and not plain and not json_output:
             await _live(console, operations, events)
             return 0
@@ -68,14 +68,20 @@ async def watch(
 
 
 @asynccontextmanager
-async def _heard() -> AsyncIterator[tuple[Operations, asyncio.Queue[AuditEvent]]]:
+async def _heard(key: str | None) -> AsyncIterator[tuple[Operations, asyncio.Queue[AuditEvent]]]:
+    """The events of this request, or of all."""
     from worker.app.client import RequestClient
     from worker.app.operations import Operations
 
     events: asyncio.Queue[AuditEvent] = asyncio.Queue()
+
+    def hear(event: AuditEvent) -> None:
+        if key in {None, event.request_key}:
+            events.put_nowait(event)
+
     async with (
         session("rca-watch") as opened,
-        RequestClient(opened.nc, opened.subjects).following(events.put_nowait),
+        RequestClient(opened.nc, opened.subjects).following(hear),
     ):
         await opened.nc.flush()  # from now on nothing is missed
         yield Operations(opened.nc, opened.subjects), events
@@ -91,7 +97,7 @@ def _said_ended(key: str, result: AnalysisResult) -> int:
 async def _follow(
     events: asyncio.Queue[AuditEvent], key: str | None, operations: Operations, *, as_json: bool
 ) -> int:
-    """Print one line per step until the request `key` has ended.
+    """Print one line per step of `events` until the request `key` has ended.
 
     A result also counts as its end, in case the last step was missed.
     """
@@ -111,8 +117,6 @@ async def _follow(
                 told = why
                 typer.echo(f"{key} {f'waits: {why}' if why else 'goes on'}", err=True)
             continue
-        if key is not None and event.request_key != key:
-            continue
         if as_json:
             typer.echo(event.model_dump_json())
         elif line := step_of(event):
@@ -121,10 +125,6 @@ async def _follow(
             typer.echo(f"{event.time:%H:%M:%S}  {about}")
         if key is not None and event.event_type in ENDS:
             return EXIT_DEAD_LETTER if event.event_type is EventType.RESPONSE_FAILED else 0
-
-
-def _short(text: str) -> str:
-    return one_line(text, KEY_CHARS)
 
 
 # -- live view
@@ -206,7 +206,7 @@ def _in_flight(activity: Activity, waits: Mapping[str, str], now: datetime) -> T
         step = f"waits: {why}" if why else step_of(run_.last).strip() or work_after(run_.last)
         seconds = max(0.0, (now - run_.began).total_seconds())
         table.add_row(
-            Text(_short(run_.key)),
+            Text(one_line(run_.key, KEY_CHARS)),
             Text(one_line(step, STEP_CHARS)),
             f"{run_.calls}",
             f"{run_.tools}",
@@ -227,7 +227,7 @@ def _ended(activity: Activity) -> Table:
         tokens = done.usage.input_tokens + done.usage.output_tokens
         table.add_row(
             f"{done.at:%H:%M:%S}",
-            Text(_short(done.key)),
+            Text(one_line(done.key, KEY_CHARS)),
             Text(verdict),
             f"{tokens:,}",
             _money(done.usage.cost_usd),
