@@ -13,6 +13,7 @@ import nats
 import pytest
 
 from schemas.analysis import AnalysisResult, Status
+from schemas.audit import AuditEvent, LLMToolCall
 from schemas.subjects import Header, Subjects
 from tests.commands import rca
 from tests.corpus_files import corpus_path
@@ -269,6 +270,20 @@ async def test_a_request_is_followed_until_it_ends(place, end, code):
     assert code == ended.code, ended
     assert "rr-1" in ended.out
     assert "rr-2" not in ended.out
+
+
+async def test_followed_events_cannot_control_the_terminal(place):
+    hostile = LLMToolCall(index=1, name="t", succeeded=True, result_chars=5, result_preview="\x9b2J\u202e")
+    events = chain("rr-1", [accepted(), hostile, complete("rr-1")])
+    following = asyncio.create_task(place.rca("watch", "rr-1", "--json"))
+    while not following.done():  # it is heard as soon as the command listens
+        for event in events:
+            await place.nc.publish(f"rca.audit.{event.event_type}", event.model_dump_json().encode())
+        await place.nc.flush()
+        await asyncio.sleep(0.2)
+    printed = following.result().out
+    assert printed.isascii()
+    assert hostile in [AuditEvent.model_validate_json(line).payload for line in printed.splitlines()]
 
 
 async def busy(place):

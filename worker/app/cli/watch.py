@@ -118,7 +118,7 @@ async def _follow(
                 typer.echo(f"{key} {f'waits: {why}' if why else 'goes on'}", err=True)
             continue
         if as_json:
-            typer.echo(event.model_dump_json())
+            typer.echo(event.model_dump_json(ensure_ascii=True))
         elif line := step_of(event):
             indent = "  " if line.startswith(" ") else ""
             about = f"{one_line(event.request_key, STEP_CHARS)}  {indent}{one_line(line, STEP_CHARS)}"
