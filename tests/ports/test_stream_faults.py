@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from nats.aio.client import Client
@@ -50,6 +51,24 @@ async def test_a_missing_consumer_is_no_refusal_of_its_stream(own_server):
     with pytest.raises(Unavailable, match="there is no consumer nobody"):
         await stream.consumer("nobody")
     assert "" == faults.problem()
+
+
+async def test_a_stream_whose_server_cannot_tell_now_is_not_missing(own_server):
+    """As during an election: the answer is an error that passes."""
+    nc, path = own_server.nc, "STREAM.INFO.RCA_AUDIT"
+    unavailable = {"code": 503, "err_code": 10008, "description": "JetStream system temporarily unavailable"}
+    refusals = [json.dumps({"error": unavailable}).encode()] * 2
+
+    async def answer(msg):
+        await msg.respond(refusals.pop() if refusals else (await nc.request(f"$JS.API.{path}")).data)
+
+    await nc.subscribe(f"ELECTING.{path}", cb=answer)
+    stream = FencedStream(nc, "RCA_AUDIT", api_prefix="ELECTING")
+    assert "RCA_AUDIT" == (await stream.info()).config["name"]
+    refusals.extend([json.dumps({"error": unavailable}).encode()] * 100)
+    hurried = FencedStream(nc, "RCA_AUDIT", api_prefix="ELECTING", patience_seconds=0.1)
+    with pytest.raises(Unavailable, match="temporarily unavailable"):
+        await hurried.info()
 
 
 @pytest.mark.slow

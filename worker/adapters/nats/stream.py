@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -31,13 +30,16 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from schemas.permissions import API
 from worker.adapters.nats.stream_faults import StreamFaults
 from worker.adapters.nats.stream_info import ConsumerState, StreamExtent, StreamInfo
+from worker.domain.cluster.fields import dig, text, whole
 from worker.domain.values.delays import BROKER_PATIENCE_SECONDS
 from worker.domain.values.errors import Unavailable
+from worker.domain.values.json_read import read_json
+from worker.domain.values.readable import readable
 
 T = TypeVar("T")
 Form = TypeVar("Form", bound=BaseModel)
@@ -155,18 +157,20 @@ class FencedStream:
         return await self._ask(f"STREAM.INFO.{self._stream}", StreamInfo, "there is no such stream")
 
     async def _ask(self, api_path: str, form: type[Form], missing: str) -> Form:
-        """The answer of the JSON API. Any other answer is the error of a server without the thing."""
+        """The answer of the JSON API. An error that does not pass is that of a server without the thing."""
 
-        async def attempt() -> bytes:
+        async def attempt() -> Form | None:
             with self._translated():
                 reply = await self._nc.request(f"{self._api_prefix}.{api_path}", timeout=REQUEST_SECONDS)
-            return reply.data
+            error = dig(read_json(reply.data), "error")
+            if whole(dig(error, "code")) >= 500:  # it passes, as in an election
+                raise _NotYet(text(dig(error, "description")))
+            return readable(form, reply.data)
 
-        answer = await self._patiently(f"read {self._stream}", attempt)
-        try:
-            return form.model_validate_json(answer)
-        except ValidationError as e:  # the server answered, so this is no fault of the stream
-            raise Unavailable(f"{self._stream}: {missing}; run `rca provision`") from e
+        found = await self._patiently(f"read {self._stream}", attempt)
+        if found is None:  # the server answered, so this is no fault of the stream
+            raise Unavailable(f"{self._stream}: {missing}; run `rca provision`")
+        return found
 
     async def messages(self, extent: StreamExtent) -> AsyncIterator[StoredMessage]:
         """All messages of the extent that are still there, in order. Gaps in it cost no requests."""
@@ -296,15 +300,11 @@ class FencedStream:
 
     async def purge(self, subject: str, *, keep: int) -> None:
         """Delete all messages on a subject, wildcards allowed, but for the newest `keep`. Tried once."""
-        body = json.dumps({"filter": subject, "keep": keep}).encode()
-        path = f"{self._api_prefix}.STREAM.PURGE.{self._stream}"
         try:
             with self._translated():
-                reply = await self._nc.request(path, body, timeout=REQUEST_SECONDS)
+                await self._js.purge_stream(self._stream, subject=subject, keep=keep)
         except _NotYet as e:
             raise Unavailable(f"purge {subject}: {e}") from e
-        if error := json.loads(reply.data).get("error"):
-            raise Unavailable(f"purge {subject}: {error.get('description', error)}")
 
     async def _send(self, subject: str, body: bytes, msg_id: str, headers: Mapping[str, str]) -> api.PubAck:
         own = {**headers, api.Header.MSG_ID: msg_id} if msg_id else headers
