@@ -226,6 +226,25 @@ async def test_a_mended_policy_decides_while_the_old_process_still_ends():
         await taking_over
 
 
+async def test_a_change_that_is_cancelled_leaves_no_process_behind():
+    before, shelf = children(), Shelf(GOOD)
+    async with RegorusPolicy(shelf.read, PATIENT) as policy:
+        shelf.states = [STRICT]
+        async with policy._lock:  # a decision takes its time
+            looking = asyncio.create_task(policy._look(STRICT.version))
+
+            async def is_ready():
+                return 2 == len(children() - before) and policy._lock._waiters
+
+            await until(is_ready)
+            looking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await looking
+            assert 1 == len(children() - before)
+        assert not (await policy.decide({})).approval.required
+    assert set() == children() - before
+
+
 async def test_changes_leave_no_process_behind():
     before = children()
     await after(GOOD, STRICT, STRICT, BAD, BAD, BAD, GONE, GONE, GOOD)

@@ -132,13 +132,13 @@ class RegorusPolicy:
         fresh = Evaluator(sources, self._bounds)
         try:
             await fresh.start()
+            async with self._lock:
+                old, self._evaluator = self._evaluator, fresh
+                self._title, self._version = files.title, files.version
+                self._settle()
         except BaseException:
             await fresh.close()
             raise
-        async with self._lock:
-            old, self._evaluator = self._evaluator, fresh
-            self._title, self._version = files.title, files.version
-            self._settle()
         if old is not None:
             await old.close()
         await self.decide(example_input())
