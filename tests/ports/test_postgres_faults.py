@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 
 import asyncpg
 import pytest
@@ -214,3 +215,16 @@ async def test_a_backend_that_hangs_is_not_waited_for_beyond_the_deadline():
 async def test_a_push_does_not_wait_for_ever_for_another_one():
     with pytest.raises(CatalogUnavailable, match="such as another push"), translated(1):
         raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")
+
+
+async def test_servers_of_which_none_is_the_primary_now_are_waited_for():
+    """As in the middle of a switchover, with `target_session_attrs` in the address."""
+    with postgres_server() as server:
+        url = await server.new_database()
+        await push(url, [A], {})
+        async with PostgresCatalog(f"{url}&target_session_attrs=standby", call_seconds=30.0) as catalog:
+            catalog._answered_at = time.monotonic() + 300.0  # it has answered when it was a standby
+            asking = asyncio.create_task(ids(catalog))
+            await until(lambda: "target_session_attrs" in catalog.problem or asking.done())
+            assert not asking.done()
+            asking.cancel()

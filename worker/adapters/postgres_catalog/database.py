@@ -43,7 +43,7 @@ LOCK = 0x7263615F63617461
 class Database:
     """`url` is a postgresql:// address; its `sslmode` decides about TLS.
 
-    `call_seconds` bounds one `read`, all included.
+    `call_seconds` bounds one try of a `read`.
 
     Connections are made when needed, and each one checks that the tables are of this version. `problem` says
     why the last call failed; empty when it succeeded.

@@ -29,6 +29,7 @@ LOST = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.InterfaceError,
+    asyncpg.TargetServerAttributeNotMatched,
     ConnectionError,
 )
 """The connection was lost, or could not be made: another one may work."""
@@ -65,6 +66,8 @@ def _explained(error: Exception) -> str:
         return f"cannot be reached{_refused_by(error)} ({_network(error)})"
     if "root certificate" in str(error):
         return "sslmode verifies the server, but no root certificate was found: add sslrootcert=FILE to the address"
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return "no server of the address is what its target_session_attrs asks for"
     if isinstance(error, asyncpg.ClientConfigurationError) or not isinstance(error, DRIVER):
         return "RCA_CATALOG__DATABASE_URL is not a usable postgresql:// address"
     return f"the connection failed ({type(error).__name__})"

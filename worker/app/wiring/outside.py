@@ -147,11 +147,9 @@ async def _open_database(
     from worker.adapters.postgres_catalog import PostgresCatalog  # noqa: PLC0415 - asyncpg is optional
 
     catalog = await stack.enter_async_context(PostgresCatalog(url, embedder=embedder))
-    offered = await catalog.actions(SelectionContext())
+    count = sum(action.workflow_count for action in await catalog.actions(SelectionContext()))
     await stack.enter_async_context(supervisor.running("catalog server", catalog.follow(WATCH_SECONDS)))
-    log.info(
-        "catalog_opened", source="PostgreSQL", workflows=sum(action.workflow_count for action in offered)
-    )
+    log.info("catalog_opened", source="PostgreSQL", workflows=count)
     return catalog
 
 
