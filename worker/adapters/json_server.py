@@ -134,8 +134,7 @@ class RequestFailedError(Exception):
         absent: bool = False,
     ) -> None:
         super().__init__(message)
-        self.absent = absent
-        self.status, self.again, self.after = status, again, after
+        self.status, self.again, self.after, self.absent = status, again, after, absent
 
 
 @dataclass(slots=True)
