@@ -89,6 +89,17 @@ async def down(catalog, about=ANYTHING):
     return str(caught.value)
 
 
+def is_away(storage, clock, seconds):
+    back = clock.monotonic() + seconds
+
+    async def refuse(request):
+        del request
+        if clock.monotonic() < back:
+            raise web.HTTPServiceUnavailable
+
+    storage.before = refuse
+
+
 # -- how it is asked
 
 
@@ -401,7 +412,7 @@ async def test_the_time_that_reading_takes_counts(catalog, storage, stored, cloc
 async def test_what_has_expired_is_never_used(catalog, storage, clock):
     await offered(catalog)
     clock.advance(31)
-    storage.answers = [503] * 10
+    is_away(storage, clock, 600)
     assert "503" in await down(catalog)
     with pytest.raises(CatalogUnavailable):
         await catalog.get("restart-v1", INCIDENT)
@@ -414,9 +425,9 @@ async def test_who_asks_at_the_same_time_shares_one_look(catalog, stored):
     assert 1 == stored.paths().count(ACTIONS)
 
 
-async def test_lists_that_are_fresh_are_given_while_the_server_is_away(catalog, storage):
+async def test_lists_that_are_fresh_are_given_while_the_server_is_away(catalog, storage, clock):
     await offered(catalog)
-    storage.answers = [500] * 6
+    is_away(storage, clock, 600)
     for _ in range(4):
         with pytest.raises(CatalogUnavailable):
             await catalog.get("restart-v1", INCIDENT)
@@ -473,6 +484,39 @@ async def test_after_three_failures_it_is_left_alone_for_a_while(catalog, storag
     assert 3 == len(storage.requests)
     assert "paused after repeated failures (it answered 403" in catalog.problem
     clock.advance(31)
+    assert ["restart-v1", "scale-v1"] == await offered(catalog)
+
+
+async def test_a_server_that_is_away_for_a_moment_is_waited_for(catalog, storage, clock):
+    await offered(catalog)
+    is_away(storage, clock, 10)
+    assert RESTART == await catalog.get("restart-v1", INCIDENT)
+    clock.advance(31)
+    is_away(storage, clock, 10)
+    assert ["restart-v1", "scale-v1"] == await offered(catalog)
+    assert "" == catalog.problem
+
+
+async def test_a_server_that_is_away_for_long_is_waited_for_once(catalog, storage, clock):
+    await offered(catalog)
+    clock.advance(31)
+    is_away(storage, clock, 600)
+    began = clock.monotonic()
+    assert "503" in await down(catalog)
+    gave_up = clock.monotonic()
+    assert 10 < gave_up - began < 20
+    assert "503" in await down(catalog)
+    assert clock.monotonic() - gave_up < 1
+
+
+async def test_a_server_that_is_away_at_the_start_is_used_soon_after_it_has_come_back(
+    catalog, storage, clock
+):
+    is_away(storage, clock, 12)
+    for _ in range(3):
+        assert "503" in await down(catalog)
+        clock.advance(5)
+    clock.advance(5)
     assert ["restart-v1", "scale-v1"] == await offered(catalog)
 
 

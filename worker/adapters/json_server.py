@@ -18,7 +18,6 @@ from worker.domain.values.json_read import read_json
 from worker.domain.values.retry import TRANSIENT_STATUSES, retry_after
 
 CONNECTIONS = 8
-ATTEMPTS = 2
 MAX_CALL_BYTES = 32 * 1024 * 1024
 
 
@@ -141,8 +140,8 @@ class RequestFailedError(Exception):
 class Exchange:
     """The requests of one call of a port. They share its deadline, and one limit on the bytes read.
 
-    `hints` explain a status, `who` begins the messages. A request is tried once more where that may help, after
-    `pause_seconds` or what the server asks for, but not above `longest_seconds`.
+    `hints` explain a status, `who` begins the messages. A request is tried up to `tries` times where that may help,
+    after `pause_seconds` or what the server asks for, but not above `longest_seconds`.
     """
 
     server: JsonServer
@@ -151,6 +150,7 @@ class Exchange:
     who: str = "it"
     pause_seconds: float = 0.2
     longest_seconds: float = 2.0
+    tries: int = 2
     _left: int = MAX_CALL_BYTES
 
     async def get(self, path: str, params: Mapping[str, str]) -> Any:
@@ -162,7 +162,7 @@ class Exchange:
         return await self._patiently(lambda: self.server.post(path, document))
 
     async def _patiently(self, send: Callable[[], Awaitable[ServerAnswer]]) -> Any:
-        left = ATTEMPTS
+        left = self.tries
         while True:
             left -= 1
             try:

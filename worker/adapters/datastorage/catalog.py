@@ -58,7 +58,7 @@ class DataStorageCatalog(ServerClient):
         *,
         token: str = "",
         embedder: Embedder | None = None,
-        call_seconds: float = 10.0,
+        call_seconds: float = 15.0,
         cache_seconds: float = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,

@@ -1,4 +1,4 @@
-"""A client of one DataStorage over HTTP: one retry within one deadline, and a circuit breaker."""
+"""A client of one DataStorage over HTTP: retries within one deadline, and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from worker.adapters.json_server import Exchange, JsonServer, RequestFailedError
 from worker.domain.values import breaker
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
-RULE = breaker.BreakerRule(failures=3, open_seconds=30.0, longest_seconds=300.0)
+RULE = breaker.BreakerRule(failures=3, open_seconds=5.0, longest_seconds=10.0)
+"""Short pauses: a server that is back is soon used again."""
+TRIES, PAUSE_SECONDS = 2, 0.5
+PATIENCE = 0.8
+"""How much of a call goes to retries: a call that reaches its deadline cannot say what was wrong."""
 HINTS = {
     401: ": it does not accept the token",
     403: ": the worker may not read it",
@@ -22,6 +26,8 @@ Result = TypeVar("Result")
 
 class DataStorageClient:
     """`call_seconds` bounds one call of a port, however many requests and retries it takes.
+
+    A server that answered the last call is waited for, because it may only be restarted. Others are tried twice.
 
     After three failed calls in a row, or when the server asks for it (Retry-After), the circuit breaker
     opens: nothing is sent for a while and every call fails at once. `failure` turns a message that names the
@@ -41,7 +47,7 @@ class DataStorageClient:
         self.server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
         self._failure, self._call_seconds = failure, call_seconds
         self._monotonic, self._sleep = monotonic, sleep
-        self._breaker, self._last = breaker.Breaker(), ""
+        self._breaker, self._last, self._tries = breaker.Breaker(), "", TRIES
 
     async def call(self, work: Callable[[Exchange], Awaitable[Result]]) -> Result:
         """The result of `work`, before the deadline. Raises the port's error."""
@@ -50,7 +56,9 @@ class DataStorageClient:
         self._breaker = breaker.started(self._breaker)
         try:
             async with asyncio.timeout(self._call_seconds):
-                found = await work(Exchange(self.server, self._sleep, HINTS))
+                found = await work(
+                    Exchange(self.server, self._sleep, HINTS, pause_seconds=PAUSE_SECONDS, tries=self._tries)
+                )
         except TimeoutError as error:
             self._note(f"no answer within {self._call_seconds:g} s", None)
             raise self._failed(self._last) from error
@@ -61,10 +69,11 @@ class DataStorageClient:
             self._breaker = breaker.abandoned(self._breaker)
             raise
         self._breaker = breaker.answered()
+        self._tries = max(TRIES, int(PATIENCE * self._call_seconds / PAUSE_SECONDS))
         return found
 
     def _note(self, why: str, after: float | None) -> None:
-        self._last = why
+        self._last, self._tries = why, TRIES
         self._breaker = breaker.unavailable(self._breaker, self._monotonic(), RULE, after)
 
     def _failed(self, why: str) -> Exception:

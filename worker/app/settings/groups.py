@@ -177,8 +177,8 @@ class CatalogSettings(Group):
     """Base address of a DataStorage (`http://data-storage:8080`)."""
     token: SecretStr = SecretStr("")
     """Bearer token for the DataStorage."""
-    call_seconds: float = Field(10.0, gt=0, le=15)
-    """Time limit of one lookup in the DataStorage, including retries."""
+    call_seconds: float = Field(15.0, gt=0, le=15)
+    """Time limit of one lookup in the DataStorage, including retries while it is away."""
     cache_seconds: float = Field(30.0, ge=0, le=600)
     """How long a list of workflows from the DataStorage is reused. 0 disables the cache."""
     poll_seconds: float = Field(5.0, gt=0)
