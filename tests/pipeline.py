@@ -19,7 +19,7 @@ from tests.fakes.llm_server import Said, Script, ScriptedLLM
 from tests.fakes.llm_server import serve as serve_llm
 from worker.app.client import RequestClient
 from worker.app.provisioning import connected, provision_all
-from worker.app.settings import Settings
+from worker.app.settings.environment import Settings
 from worker.app.settings.groups import (
     CatalogSettings,
     KubernetesSettings,

@@ -17,7 +17,7 @@ from schemas.subjects import Subjects
 from tests.contract.command_lines import parse
 from worker.app.cli.permissions import configuration
 from worker.app.provisioning import wanted_streams
-from worker.app.settings import Settings, documentation
+from worker.app.settings.environment import Settings, documentation
 from worker.app.settings.groups import NatsSettings
 from worker.sandbox import nats_server
 from worker.sandbox.analyst.respond import NAME as ANALYST

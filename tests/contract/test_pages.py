@@ -16,7 +16,7 @@ from schemas.evidence import ClaimSupport
 from schemas.export import schema_of
 from tests.contract.command_lines import find_command
 from worker.adapters.file_catalog import lint
-from worker.app.settings import documentation
+from worker.app.settings.environment import documentation
 from worker.domain.investigation.toolbox.served import SERVED
 
 TOP = Path(__file__).parents[2]

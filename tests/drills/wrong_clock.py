@@ -12,7 +12,7 @@ import sys
 from datetime import datetime, timedelta
 
 from worker.app import health, logs
-from worker.app.settings import load
+from worker.app.settings.environment import load
 from worker.app.wiring import open_worker
 from worker.app.wiring.clock import SystemClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pipeline import CATALOG
 from tests.waiting import until
-from worker.app.settings import Settings
+from worker.app.settings.environment import Settings
 from worker.app.settings.groups import CatalogSettings, KubernetesSettings, LlmSettings
 from worker.app.wiring import open_worker
 from worker.sandbox.cluster_server import write_kubeconfig

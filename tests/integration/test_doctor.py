@@ -22,7 +22,7 @@ from worker.adapters.nats.provision import provision
 from worker.app.doctor import Level, _clock
 from worker.app.provisioning import wanted_streams
 from worker.app.server_clock import ServerClock
-from worker.app.settings import Settings
+from worker.app.settings.environment import Settings
 from worker.sandbox.cluster_server import Rights, serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 

@@ -26,7 +26,7 @@ from worker.adapters.nats.journal_format import INLINE_BYTES
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.app.provisioning import connected
-from worker.app.settings import Settings
+from worker.app.settings.environment import Settings
 from worker.app.settings.groups import CatalogSettings, KubernetesSettings, LlmSettings, WorkerSettings
 from worker.app.wiring import open_worker
 from worker.domain.values.errors import Unavailable

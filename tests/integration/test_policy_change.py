@@ -8,7 +8,7 @@ from tests.fakes import opa
 from tests.fakes.rego import RULES
 from tests.pipeline import CATALOG
 from tests.waiting import until
-from worker.app.settings import Settings
+from worker.app.settings.environment import Settings
 from worker.app.settings.groups import CatalogSettings, KubernetesSettings, LlmSettings, PolicySettings
 from worker.app.wiring import open_worker
 from worker.sandbox.cluster_server import write_kubeconfig

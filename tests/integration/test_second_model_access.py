@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
-from worker.app.settings import Settings
+from worker.app.settings.environment import Settings
 from worker.app.settings.groups import LlmSettings, ShadowSettings
 from worker.app.wiring.models import open_shadow
 from worker.domain.values.conversation import ModelRequest, UserTurn

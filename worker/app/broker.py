@@ -22,7 +22,7 @@ from schemas.audit import AuditEvent
 from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
 from worker.app.link import BrokerLink
-from worker.app.settings import ConfigurationError, read_text
+from worker.app.settings.environment import ConfigurationError, read_text
 from worker.app.settings.groups import NatsSettings
 
 OLDEST_SERVER = (2, 11)

@@ -21,7 +21,7 @@ from worker.adapters.nats.provision import Action, Found, look, provision
 from worker.app.broker import MIN_MAX_PAYLOAD
 from worker.app.provisioning import connected, wanted_streams
 from worker.app.server_clock import ServerClock
-from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings.environment import ConfigurationError, Settings
 from worker.app.settings.groups import LlmSettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring import outside

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from pydantic import SecretStr
 
 from worker.app.provisioning import connected, provision_all
-from worker.app.settings import Settings, load
+from worker.app.settings.environment import Settings, load
 from worker.app.settings.groups import (
     CatalogSettings,
     KubernetesSettings,

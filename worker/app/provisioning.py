@@ -15,7 +15,7 @@ from worker.adapters.nats.layout import Wanted, result_reader, wanted
 from worker.adapters.nats.provision import MEBIBYTE, Difference, provision
 from worker.app.broker import make_broker, missing_tls
 from worker.app.link import BrokerLink, refusal
-from worker.app.settings import Settings
+from worker.app.settings.environment import Settings
 from worker.app.settings.groups import NatsSettings
 from worker.domain.values.errors import Unavailable, system_message
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from worker.app.settings import load
+from worker.app.settings.environment import load
 from worker.app.settings.groups import CatalogSettings, PolicySettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.clock import SystemClock

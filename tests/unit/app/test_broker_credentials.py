@@ -13,7 +13,7 @@ from nkeys import PREFIX_BYTE_ACCOUNT
 
 from tests.fakes.nats_accounts import Operator, key
 from worker.app.broker import MAX_FILE_BYTES, security
-from worker.app.settings import ConfigurationError
+from worker.app.settings.environment import ConfigurationError
 from worker.app.settings.groups import NatsSettings
 
 

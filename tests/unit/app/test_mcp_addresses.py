@@ -4,7 +4,7 @@ import pytest
 from pydantic import SecretStr
 
 from worker.app.cli.mcp import LOOPBACK_HOSTS, allowed_hosts, read_address
-from worker.app.settings import ConfigurationError
+from worker.app.settings.environment import ConfigurationError
 from worker.app.settings.groups import McpSettings
 from worker.domain.values.errors import ReportedError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.app.settings import ConfigurationError, load
+from worker.app.settings.environment import ConfigurationError, load
 from worker.app.settings.groups import PolicySettings
 from worker.app.wiring.rules import analysis_rules
 

@@ -9,8 +9,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from schemas.subjects import Lane
-from worker.app.settings import PREFIX, ConfigurationError, Settings, documentation, load
-from worker.app.settings.environment import secrets
+from worker.app.settings.environment import PREFIX, ConfigurationError, Settings, documentation, load, secrets
 from worker.app.settings.fields import Group
 from worker.app.settings.groups import LlmSettings, NatsSettings, WorkerSettings
 from worker.app.wiring.rules import analysis_rules

@@ -5,8 +5,16 @@ import stat
 
 import pytest
 
-from worker.app.settings import PREFIX, ConfigurationError, Settings, documentation, load
-from worker.app.settings.environment import MAX_SECRET_BYTES, read_secrets, secrets
+from worker.app.settings.environment import (
+    MAX_SECRET_BYTES,
+    PREFIX,
+    ConfigurationError,
+    Settings,
+    documentation,
+    load,
+    read_secrets,
+    secrets,
+)
 
 SECRET = "FAKE-hunter2"
 

@@ -15,7 +15,7 @@ from tests.fakes.handler_rig import HandlerRig, body
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import DELIVERY, LOOK, World, answer, incident
 from worker.app.metrics import WorkerMetrics
-from worker.app.settings import ConfigurationError
+from worker.app.settings.environment import ConfigurationError
 from worker.app.telemetry import ForwardingTracer, MeteredEvents, MeteredModel, Telemetry, traceparent_of
 from worker.app.wiring.tracing import endpoint, new_tracer, open_tracer, records_content
 from worker.domain.values.conversation import ModelRequest, ToolResult, ToolTurn, UserTurn

@@ -111,7 +111,7 @@ async def search(
 ) -> int:
     """Search as the model does. If nothing matches, print how many workflows each label excludes."""
     from worker.adapters.file_catalog import FileCatalog
-    from worker.app.settings import load
+    from worker.app.settings.environment import load
     from worker.app.wiring.embedders import open_embedder
     from worker.domain.catalog.search import parse_query
     from worker.domain.catalog.selection import signal_types_of
@@ -189,7 +189,7 @@ async def push(
     """
     from worker.adapters.file_catalog import read_directory
     from worker.adapters.postgres_catalog import push as write
-    from worker.app.settings import ConfigurationError, load
+    from worker.app.settings.environment import ConfigurationError, load
 
     settings = load().catalog
     url = settings.database_url.get_secret_value()

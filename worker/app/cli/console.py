@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from schemas.subjects import Subjects
-    from worker.app.settings import Settings
+    from worker.app.settings.environment import Settings
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130
@@ -124,7 +124,7 @@ async def session(name: str) -> AsyncIterator[Session]:
     """Connect under this name. Raises ConfigurationError, Unavailable."""
     from schemas.subjects import Subjects
     from worker.app.provisioning import connected
-    from worker.app.settings import load
+    from worker.app.settings.environment import load
 
     settings = load()
     where = f"NATS at {', '.join(settings.nats.servers)}, for up to {settings.nats.connect_seconds:g} s"

@@ -26,7 +26,7 @@ async def doctor(*, json_output: Json = False) -> int:
     """
     from worker.app import logs
     from worker.app.doctor import Examination, Level, examine
-    from worker.app.settings import ConfigurationError, load
+    from worker.app.settings.environment import ConfigurationError, load
 
     logs.configure("critical", json_lines=False)
     rows = list[Examination]()

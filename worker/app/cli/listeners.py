@@ -28,7 +28,7 @@ async def alertmanager() -> int:
     from worker.app import logs
     from worker.app.alert_receiver import AlertReceiver, serve
     from worker.app.client import RequestClient
-    from worker.app.settings import load
+    from worker.app.settings.environment import load
     from worker.app.wiring.clock import SystemClock
     from worker.app.wiring.outside import open_cluster, within_scope
     from worker.domain.alerts.storm import StormRule, Stormwatch
@@ -61,7 +61,7 @@ def _require_token(settings: AlertmanagerSettings) -> None:
 
     Without one, whoever reaches the port could have incidents analysed, which costs money.
     """
-    from worker.app.settings import ConfigurationError
+    from worker.app.settings.environment import ConfigurationError
 
     if settings.host not in LOOPBACK and not settings.token.get_secret_value():
         raise ConfigurationError(

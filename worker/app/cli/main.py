@@ -75,7 +75,7 @@ def settings(
     json_output: Json = False,
 ) -> None:
     """List every environment variable with its default and meaning, group by group."""
-    from worker.app.settings import documentation, group_titles
+    from worker.app.settings.environment import documentation, group_titles
 
     titles = {
         prefix: title for prefix, title in group_titles().items() if group.upper() in {"", _group(prefix)}

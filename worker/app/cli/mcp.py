@@ -50,7 +50,7 @@ async def mcp(
     error.
     """
     from worker.app import logs
-    from worker.app.settings import ConfigurationError, load
+    from worker.app.settings.environment import ConfigurationError, load
     from worker.app.wiring.mounted import NEEDS_MCP
     from worker.app.wiring.outside import open_served
 
@@ -86,7 +86,7 @@ def allowed_hosts(settings: McpSettings, host: str, port: int) -> list[str]:
 
     Raises ConfigurationError if the address needs more settings.
     """
-    from worker.app.settings import ConfigurationError
+    from worker.app.settings.environment import ConfigurationError
 
     own, address = list(settings.hosts), _ip_address(host)
     if host == "localhost" or (address and address.is_loopback):

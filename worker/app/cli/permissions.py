@@ -61,7 +61,7 @@ def permissions(
 def _subjects(prefix: str) -> Subjects:
     """Raises ReportedError for a prefix that cannot be part of a subject."""
     from schemas.subjects import Subjects
-    from worker.app.settings import load
+    from worker.app.settings.environment import load
 
     try:
         return Subjects(prefix or load().nats.prefix)

@@ -58,7 +58,7 @@ def print_input() -> None:
 
 async def _print_decision(file: Path, given: dict[str, Any], data: Sequence[Path], *, as_json: bool) -> int:
     from worker.adapters.rego_policy import Bounds
-    from worker.app.settings import load
+    from worker.app.settings.environment import load
     from worker.domain.verdict.approval.policy import missing_fields, unknown_fields
 
     bounds = Bounds(cpu_seconds=load().policy.timeout_seconds)

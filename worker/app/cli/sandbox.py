@@ -95,7 +95,7 @@ async def nats(
 
 async def _provision(url: str) -> None:
     from worker.app.provisioning import connected, provision_all
-    from worker.app.settings import load
+    from worker.app.settings.environment import load
     from worker.app.settings.groups import NatsSettings
 
     settings = load().model_copy(update={"nats": NatsSettings(servers=(url,))})

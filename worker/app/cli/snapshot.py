@@ -45,7 +45,7 @@ async def snapshot(
     """
     from contextlib import AsyncExitStack
 
-    from worker.app.settings import load
+    from worker.app.settings.environment import load
     from worker.app.wiring.outside import open_cluster
     from worker.domain.recording.snapshot import incident_of, take_snapshot
 

@@ -37,7 +37,7 @@ async def worker() -> int:
     Needs RCA_LLM__MODEL, a NATS server with the streams of `rca provision`, and read access to the cluster.
     When it stops, it finishes running analyses or returns their requests to the queue.
     """
-    from worker.app.settings import ConfigurationError, load
+    from worker.app.settings.environment import ConfigurationError, load
 
     settings = load()
     if not settings.llm.model:

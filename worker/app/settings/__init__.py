@@ -4,25 +4,3 @@ The models are the documentation: `rca settings` prints the docstrings of their 
 are errors that name the nearest known one, except what Kubernetes injects for a Service called `rca-...`
 (service links: `RCA_WORKER_PORT`, `RCA_NATS_SERVICE_HOST` and similar ones).
 """
-
-from worker.app.settings.environment import (
-    PREFIX,
-    ConfigurationError,
-    Settings,
-    blamed_on,
-    documentation,
-    group_titles,
-    load,
-    read_text,
-)
-
-__all__ = [
-    "PREFIX",
-    "ConfigurationError",
-    "Settings",
-    "blamed_on",
-    "documentation",
-    "group_titles",
-    "load",
-    "read_text",
-]

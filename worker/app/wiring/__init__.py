@@ -35,7 +35,7 @@ from worker.app.metrics import WorkerMetrics
 from worker.app.open_files import FileBudget, FileWatch, raise_limit
 from worker.app.provisioning import wanted_streams
 from worker.app.server_clock import ServerClock
-from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings.environment import ConfigurationError, Settings
 from worker.app.settings.groups import NatsSettings
 from worker.app.stranded import StrandedRequests, SweepReport
 from worker.app.stream_watch import StreamWatch

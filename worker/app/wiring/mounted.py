@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from worker.app.settings import ConfigurationError, blamed_on
+from worker.app.settings.environment import ConfigurationError, blamed_on
 from worker.app.settings.groups import McpSettings
 from worker.domain.investigation.toolbox.external import MAX_TOOLS
 from worker.domain.investigation.toolbox.tools import NameClash, check_names

@@ -28,7 +28,8 @@ from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegorusPolicy, read_files
 from worker.app.admission import Admission
 from worker.app.open_files import FileBudget
-from worker.app.settings import Settings, blamed_on, groups
+from worker.app.settings import groups
+from worker.app.settings.environment import Settings, blamed_on
 from worker.app.supervisor import Supervisor
 from worker.app.telemetry import MeteredModel, Telemetry
 from worker.app.wiring.clock import SystemClock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker.app.settings import Settings
+from worker.app.settings.environment import Settings
 from worker.domain.analyse import Rules
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.values.limits import Limits

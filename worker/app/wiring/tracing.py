@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from worker.app.settings import ConfigurationError
+from worker.app.settings.environment import ConfigurationError
 from worker.app.telemetry import ForwardingTracer, Tracer
 
 if TYPE_CHECKING:
