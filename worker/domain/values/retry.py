@@ -56,7 +56,7 @@ def next_delay(
 
 def error_delay(policy: RetryPolicy, errors: int) -> float | None:
     """Seconds until the next try after so many internal errors, or None to write a dead letter."""
-    return None if errors >= policy.errors else min(policy.cap_seconds, 2.0**errors)
+    return None if errors >= policy.errors else min(policy.cap_seconds, 2.0 ** min(errors, 30))
 
 
 def broker_delay(deliveries: int) -> float:
@@ -65,7 +65,7 @@ def broker_delay(deliveries: int) -> float:
 
 
 def probe_pause(first_seconds: float, tried: int, *, outage: bool = False) -> float:
-    """Seconds until a model that refuses all calls is probed again, after so many probes in a row.
+    """Seconds until a model that refuses all calls is probed again, after so many probes without an answer.
 
     `outage`: it does not answer at all, so the first pauses are shorter, because an outage may end any second.
     """

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 from worker.domain.values.errors import Retry, RetryReason
-from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause, retry_after
+from worker.domain.values.retry import RetryPolicy, error_delay, next_delay, probe_pause, retry_after
 
 POLICY = RetryPolicy(first_seconds=2.0, cap_seconds=300.0, max_age_seconds=3_600.0)
 
@@ -68,6 +69,18 @@ def test_a_model_that_refuses_all_calls_is_tried_less_and_less_up_to_a_fifth_as_
         tries += 1
         passed += probe_pause(60.0, tries)
     assert tries < 750
+
+
+def test_a_model_that_is_down_is_tried_often_at_first_and_then_like_one_that_refuses():
+    assert [2.0, 4.0, 32.0] == [probe_pause(60.0, tried, outage=True) for tried in (1, 2, 5)]
+    assert probe_pause(60.0, 7) == probe_pause(60.0, 7, outage=True)
+    assert [1.0, 300.0] == [probe_pause(1.0, 1, outage=True), probe_pause(60.0, 10**9, outage=True)]
+
+
+def test_internal_errors_are_tried_again_with_growing_delays_up_to_their_number():
+    assert [2.0, 16.0, None, None] == [error_delay(POLICY, errors) for errors in (1, 4, 5, 10**9)]
+    endless = replace(POLICY, errors=10**10)
+    assert [300.0, 300.0] == [error_delay(endless, errors) for errors in (9, 10**9)]
 
 
 @pytest.mark.parametrize(
