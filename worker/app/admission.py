@@ -56,7 +56,9 @@ class Admission:
         self._due_at = 0.0  # on the event loop's clock: from then on a waiting suspect goes next
         self._free = 0  # how many checks the running suspect may still pass before it yields
         self._probing: MessageId | None = None
-        self._probes = 0
+        self._probes = 0  # of the probing message
+        self.probes = 0
+        """How many probes have failed since a model answered."""
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
 
@@ -186,7 +188,7 @@ class Admission:
 
     def unblock(self) -> bool:
         """A model has answered. Returns True if nothing could start before."""
-        was_blocked, self.blocked = bool(self.blocked), ""
+        was_blocked, self.blocked, self.probes = bool(self.blocked), "", 0
         self._notify()
         return was_blocked
 
@@ -200,7 +202,7 @@ class Admission:
             self._probing, self._probes = message, 0
         if self._probing != message:
             return 0
-        self._probes += 1
+        self._probes, self.probes = self._probes + 1, self.probes + 1
         return self._probes
 
     def _may_probe(self, message: MessageId) -> bool:

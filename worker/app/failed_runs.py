@@ -124,7 +124,8 @@ class FailedRuns:
         if count > PROBES and problem.reason in PERHAPS_OF_ONE:
             self.admission.release(message)
             return Hold(NOT_NOW_SECONDS, run.name)
-        return Hold(probe_pause(self.settings.probe_seconds, count, outage=outage), run.name)
+        pause = probe_pause(self.settings.probe_seconds, self.admission.probes, outage=outage)
+        return Hold(pause, run.name)
 
     async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
         """Run a request again after an internal error; dead-letter it after the last allowed one."""

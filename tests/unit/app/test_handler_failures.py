@@ -720,6 +720,18 @@ async def test_a_request_that_probes_in_vain_lets_another_one_probe():
     assert {(RELEASED, "model_rejects_all")} == set(rig.ends)
 
 
+async def test_pauses_grow_as_long_as_the_outage_lasts_whichever_request_probes():
+    """Each probe adds to the journal of its request, which the next one reads."""
+    rig = HandlerRig(World.saying(*[UNANSWERED] * 50, final(answer())))
+    before = rig.world.clock.now()
+    assert ACK == await rig.take()
+    assert timedelta(hours=2) < rig.world.clock.now() - before
+    rig.world.model.then(UNANSWERED, final(answer()))
+    before = rig.world.clock.now()
+    assert ACK == await rig.take(body(incident(remediation_id="rr-2")), sequence=8)
+    assert timedelta(seconds=probe_pause(60.0, 1, outage=True)) == rig.world.clock.now() - before
+
+
 # -- A process without file descriptors
 
 
