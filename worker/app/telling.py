@@ -119,4 +119,5 @@ def _states(table: str) -> Iterator[tuple[str, str]]:
     header, *rows = [line.split(" | ") for line in table.splitlines()] or [[]]
     if {"NAME", "REASON"} <= set(header):
         name, reason = header.index("NAME"), header.index("REASON")
-        yield from ((row[name], row[reason]) for row in rows if len(row) > reason and row[reason] != "-")
+        whole = (row for row in rows if len(row) > max(name, reason))
+        yield from ((row[name], row[reason]) for row in whole if row[reason] != "-")

@@ -96,6 +96,7 @@ def test_a_change_of_another_object_than_the_affected_one_is_not_shown():
         ("list_resources", ""),
         ("list_resources", '{"kind": "Pod"}\n{"kind": "Pod"}'),
         ("list_resources", "NAME | REASON\napi"),
+        ("list_resources", "REASON | NAME\nCrashLoopBackOff"),
         ("get_pod_logs", "all is well\nall is well"),
     ],
 )
