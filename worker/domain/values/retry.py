@@ -47,8 +47,7 @@ def next_delay(
     `attempt` counts from 1, `age_seconds` from the first failed run, `after` is what the server asked for
     (Retry-After, never undercut as far as it is believed: `errors.believed`), `jitter` is in [0, 1).
     """
-    ceiling = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(attempt - 1, 30))
-    delay = ceiling * jitter
+    delay = _doubled(policy.first_seconds, attempt - 1, policy.cap_seconds) * jitter
     if after is not None:
         delay += after
     return delay if age_seconds + delay <= policy.max_age_seconds else None
@@ -56,12 +55,12 @@ def next_delay(
 
 def error_delay(policy: RetryPolicy, errors: int) -> float | None:
     """Seconds until the next try after so many internal errors, or None to write a dead letter."""
-    return None if errors >= policy.errors else min(policy.cap_seconds, 2.0 ** min(errors, 30))
+    return None if errors >= policy.errors else _doubled(1.0, errors, policy.cap_seconds)
 
 
 def broker_delay(deliveries: int) -> float:
     """Seconds until redelivery of a message whose outcome could not be stored, by number of deliveries."""
-    return min(REDELIVERY_CAP_SECONDS, REDELIVERY_FIRST_SECONDS * 2.0 ** min(deliveries - 1, 30))
+    return _doubled(REDELIVERY_FIRST_SECONDS, deliveries - 1, REDELIVERY_CAP_SECONDS)
 
 
 def probe_pause(first_seconds: float, tried: int, *, outage: bool = False) -> float:
@@ -70,7 +69,12 @@ def probe_pause(first_seconds: float, tried: int, *, outage: bool = False) -> fl
     `outage`: it does not answer at all, so the first pauses are shorter, because an outage may end any second.
     """
     pause = first_seconds * min(PROBE_GROWTH ** min(tried - 1, 100), LONGEST_PROBE)
-    return min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(tried - 1, 30)) if outage else pause
+    return _doubled(PROBE_OUTAGE_SECONDS, tried - 1, pause) if outage else pause
+
+
+def _doubled(first: float, times: int, cap: float) -> float:
+    """The first delay, doubled so many times, up to the cap."""
+    return min(cap, first * 2.0 ** min(times, 30))
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
