@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 UV ?= uv
 JOBS ?= 2
+REST_JOBS ?= 3
 ROUNDS ?= 1
 RESOLVE = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 STAMP := $(VENV)/.installed
@@ -26,17 +27,18 @@ demo: install ## Analyse an example incident with an embedded NATS server, clust
 	@$(BIN)/rca demo
 
 # The quick tests run first, then the others; none runs twice. tests/conftest.py says which tests are quick.
-PYTEST = $(BIN)/python -m pytest -n $(JOBS)
+# Half of the time of the others is waiting, so that three at a time suit two cores.
+PYTEST = $(BIN)/python -m pytest
 QUICK := -m "not process and not slow"
 OTHERS := -m "process or slow"
 COVERAGE := --cov --cov-report= --cov-fail-under=0
 DOMAIN_COVERAGE := 97
 
 test: install ## Run the quick tests (3 min)
-	$(PYTEST) $(MEASURED) $(QUICK)
+	$(PYTEST) -n $(JOBS) $(MEASURED) $(QUICK)
 
 test-rest: install ## Run the other tests, then check the coverage of both (run make test MEASURED=... first)
-	$(PYTEST) $(COVERAGE) --cov-append $(OTHERS)
+	$(PYTEST) -n $(REST_JOBS) $(COVERAGE) --cov-append $(OTHERS)
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='schemas/*,worker/domain/*' --fail-under=$(DOMAIN_COVERAGE)
 

@@ -5,6 +5,9 @@ A test is quick unless it, its parameter or its place (PLACES) has one of these 
 process  The test starts processes: commands, workers, PostgreSQL. Not counted are those that cost next to nothing (CHEAP).
 slow     The test takes more than about a second on an idle machine.
 
+Slow tests that judge many incidents also have the marker `no_cover` of pytest-cov: measuring their coverage doubles
+their time, and other tests reach the same lines.
+
 Forgotten markers are found: a test without `process` cannot start a process, and tests/unit cannot open a socket.
 """
 

@@ -16,7 +16,7 @@ from tests.eval_gate import OVER, PLANTED, RIGHT, WRONG, GateEvaluation, evaluat
 from tests.gate.planting import KINDS, PLACES, planted
 from tests.gate.run import ENVIRONMENTS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.timeout(900)]
 HIDDEN = {"env_name", "env_value"}
 """Values and names of environment variables may be redacted before a model reads them."""
 

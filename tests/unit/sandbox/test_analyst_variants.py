@@ -16,6 +16,7 @@ SAMPLE = 64
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 async def test_a_sample_keeps_its_verdicts() -> None:
     found = await evaluate(SAMPLE)
     assert len(found) >= 30
@@ -26,6 +27,7 @@ async def test_a_sample_keeps_its_verdicts() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_there_are_enough_variants_of_every_mutation() -> None:
     counted = dict.fromkeys((m.name for m in MUTATIONS), 0)
     for content in read_cases():

@@ -6,7 +6,7 @@ import pytest
 
 from tests.eval_corroboration import Evaluation, evaluate, load_catalog
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover]
 
 
 @pytest.fixture(scope="module")
