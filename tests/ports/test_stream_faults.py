@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 
 import pytest
@@ -14,6 +15,7 @@ from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.adapters.nats.stream import UNCONFIRMED, FencedStream
 from worker.adapters.nats.stream_faults import StreamFaults
+from worker.adapters.nats.stream_info import StreamExtent
 from worker.app.server_clock import ServerClock
 from worker.app.stream_watch import StreamWatch
 from worker.domain.values.errors import Unavailable
@@ -69,6 +71,27 @@ async def test_a_stream_whose_server_cannot_tell_now_is_not_missing(own_server):
     hurried = FencedStream(nc, "RCA_AUDIT", api_prefix="ELECTING", patience_seconds=0.1)
     with pytest.raises(Unavailable, match="temporarily unavailable"):
         await hurried.info()
+
+
+class Lost(FencedStream):
+    """A stream whose server is lost while it is read by several tasks."""
+
+    async def _walk(self, first, last, subject=">"):
+        await asyncio.sleep(0 if first == 1 else 0.01)
+        raise Unavailable("away")
+
+
+async def test_a_read_that_fails_leaves_no_task_and_no_error_behind(caplog):
+    stream, mine = Lost(Client(), "S"), asyncio.all_tasks()
+    with pytest.raises(Unavailable):
+        async for _ in stream.messages(StreamExtent(1, 1_000, None, None)):
+            pass
+    assert mine == asyncio.all_tasks()
+    with pytest.raises(Unavailable):
+        async for _ in stream.messages(StreamExtent(2, 1_000, None, None)):
+            pass
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 @pytest.mark.slow

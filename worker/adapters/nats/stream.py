@@ -188,6 +188,7 @@ class FencedStream:
         finally:
             for walk in walks:
                 walk.cancel()
+            await asyncio.gather(*walks, return_exceptions=True)
 
     async def latest(self, count: int, subject: str = ">", *, before: int = 0) -> list[StoredMessage]:
         """The first `count` of `newest_first`."""
