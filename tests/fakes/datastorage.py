@@ -13,6 +13,8 @@ from aiohttp.typedefs import Handler
 
 from tests.fakes.datastorage_catalog import StoredCatalog
 from tests.fakes.loopback import served
+from worker.adapters.datastorage import DataStorageCatalog, DataStorageClient, DataStorageHistory
+from worker.domain.values.errors import CatalogUnavailable, HistoryUnavailable
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import PastRemediation
 
@@ -114,3 +116,18 @@ async def serve() -> AsyncIterator[DataStorage]:
     async with served(app, storage.closing) as url:
         storage.url = url
         yield storage
+
+
+def catalog_of(url: str, **options: Any) -> DataStorageCatalog:
+    """The catalog at an address."""
+    return DataStorageCatalog(_client(url, CatalogUnavailable, 15.0, options), **options)
+
+
+def history_of(url: str, **options: Any) -> DataStorageHistory:
+    """The history at an address."""
+    return DataStorageHistory(_client(url, HistoryUnavailable, 5.0, options), **options)
+
+
+def _client(url: str, failure: Any, seconds: float, options: dict[str, Any]) -> DataStorageClient:
+    own = {name: options.pop(name) for name in ("token", "monotonic", "sleep") if name in options}
+    return DataStorageClient(url, failure, call_seconds=options.pop("call_seconds", seconds), **own)

@@ -13,7 +13,6 @@ from schemas.taxonomy import Severity
 from tests.fakes import datastorage
 from tests.fakes.datastorage_catalog import record_of
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
-from worker.adapters.datastorage import DataStorageCatalog
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.domain.catalog.selection import signal_types_of
@@ -170,7 +169,7 @@ async def in_datastorage(request, *, strict=False):
     async with datastorage.serve() as storage:
         storage.catalog.strict = strict
         storage.catalog.records, storage.catalog.texts = [record_of(w) for w in IN_MEMORY], ACTIONS
-        async with DataStorageCatalog(storage.url) as opened:
+        async with datastorage.catalog_of(storage.url) as opened:
             yield opened
 
 

@@ -21,7 +21,6 @@ from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.memory_embedder import MemoryEmbedder
 from tests.waiting import until
-from worker.adapters.datastorage import DataStorageCatalog
 from worker.adapters.datastorage.records import BadRecordError, read_playbook, read_workflow
 from worker.domain.catalog.selection import signal_types_of
 from worker.domain.values.errors import CatalogUnavailable
@@ -68,7 +67,7 @@ def clock():
 
 @pytest.fixture
 async def catalog(storage, clock):
-    async with DataStorageCatalog(
+    async with datastorage.catalog_of(
         f"{storage.url}/", token="t0ken", monotonic=clock.monotonic, sleep=clock.sleep
     ) as opened:
         yield opened
@@ -116,7 +115,7 @@ async def test_the_whole_catalog_is_asked_for_in_three_steps_without_filters(cat
 
 
 async def test_without_a_token_none_is_sent(storage):
-    async with DataStorageCatalog(storage.url) as opened:
+    async with datastorage.catalog_of(storage.url) as opened:
         await opened.actions(ANYTHING)
     assert not any("Authorization" in headers for headers in storage.headers)
 
@@ -522,7 +521,7 @@ async def test_a_server_that_is_away_at_the_start_is_used_soon_after_it_has_come
 
 async def test_a_server_that_hangs_ends_with_the_deadline(storage):
     storage.answers = [None] * 4
-    async with DataStorageCatalog(storage.url, call_seconds=0.3) as catalog:
+    async with datastorage.catalog_of(storage.url, call_seconds=0.3) as catalog:
         assert f"DataStorage at {storage.url}: no answer within 0.3 s" == await down(catalog)
 
 
@@ -533,20 +532,20 @@ async def test_a_server_that_is_slow_every_time_ends_with_the_same_deadline(stor
     async def slow(_):
         await asyncio.sleep(0.05)
 
-    async with DataStorageCatalog(storage.url, call_seconds=0.4) as catalog:
+    async with datastorage.catalog_of(storage.url, call_seconds=0.4) as catalog:
         storage.before = slow
         assert "no answer within 0.4 s" in await down(catalog)
     assert len(storage.requests) < 100
 
 
 async def test_a_server_that_is_not_there_is_unavailable():
-    async with DataStorageCatalog("http://127.0.0.1:9") as catalog:
+    async with datastorage.catalog_of("http://127.0.0.1:9") as catalog:
         told = "DataStorage at http://127.0.0.1:9: it cannot be reached (Connection refused)"
         assert told == await down(catalog)
 
 
 async def test_an_address_with_an_impossible_port_is_unavailable():
-    async with DataStorageCatalog("http://127.0.0.1:99999") as catalog:
+    async with datastorage.catalog_of("http://127.0.0.1:99999") as catalog:
         assert "DataStorage at http://127.0.0.1:99999: it cannot be reached" in await down(catalog)
 
 
@@ -564,7 +563,7 @@ async def test_an_answer_that_breaks_off_is_told_apart_from_a_server_that_is_not
     server = await asyncio.start_server(answering, "127.0.0.1", 0)
     async with (
         server,
-        DataStorageCatalog(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as catalog,
+        datastorage.catalog_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as catalog,
     ):
         assert "it closed the connection (" in await down(catalog)
 
@@ -786,7 +785,7 @@ async def test_meaning_ranks_once_everything_is_embedded(storage, stored):
     ]
     query = SearchQuery("OOMKilled", Severity.CRITICAL, ("bigger", "ram"))
     embedder = MemoryEmbedder()
-    async with DataStorageCatalog(storage.url, embedder=embedder, cache_seconds=0.0) as catalog:
+    async with datastorage.catalog_of(storage.url, embedder=embedder, cache_seconds=0.0) as catalog:
         before = (await catalog.search(query, ANYTHING)).matches[0]
         following = asyncio.create_task(catalog.follow(0.005))
         await until(lambda: len(embedder.texts) >= 2)
@@ -801,7 +800,7 @@ async def test_meaning_ranks_once_everything_is_embedded(storage, stored):
 async def test_the_log_says_why_words_rank(storage):
     embedder = MemoryEmbedder(down=True)
     with capture_logs() as logs:
-        async with DataStorageCatalog(storage.url, embedder=embedder) as catalog:
+        async with datastorage.catalog_of(storage.url, embedder=embedder) as catalog:
             following = asyncio.create_task(catalog.follow(0.005))
             await until(lambda: catalog.meaning_problem)
             following.cancel()

@@ -21,7 +21,6 @@ from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_history import MemoryHistory, place_of
 from tests.fakes.messages import NOON, new_id
 from tests.nats_servers import connect, provisioned
-from worker.adapters.datastorage import DataStorageHistory
 from worker.adapters.nats.history import MAX_KEPT, NatsHistory
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.errors import HistoryUnavailable
@@ -145,7 +144,7 @@ async def store(servers, storage):
     if servers == "memory":
         yield InMemory()
     elif servers == "DataStorage":
-        async with DataStorageHistory(storage.url, cache_seconds=0.0) as history:
+        async with datastorage.history_of(storage.url, cache_seconds=0.0) as history:
             yield InDataStorage(storage, history)
     else:
         async with provisioned(servers) as case:
@@ -372,7 +371,7 @@ def clock():
 
 @pytest.fixture
 async def remote(storage, clock):
-    async with DataStorageHistory(
+    async with datastorage.history_of(
         storage.url, token="t0ken", call_seconds=30.0, monotonic=clock.monotonic, sleep=clock.sleep
     ) as history:
         yield history
@@ -396,7 +395,7 @@ async def test_it_is_asked_as_its_api_wants(remote, storage):
 
 
 async def test_a_cluster_of_several_is_named(storage):
-    async with DataStorageHistory(f"{storage.url}/", cluster_id="east") as history:
+    async with datastorage.history_of(f"{storage.url}/", cluster_id="east") as history:
         await look(history, ABOUT)
     assert "east" == storage.requests[0]["clusterId"]
     assert "Authorization" not in storage.headers[0]
@@ -523,13 +522,13 @@ async def test_after_three_failures_it_is_left_alone_for_a_while(remote, storage
 
 async def test_a_server_that_hangs_is_unavailable(storage):
     storage.answers = [None, None]
-    async with DataStorageHistory(storage.url, call_seconds=0.5) as history:
+    async with datastorage.history_of(storage.url, call_seconds=0.5) as history:
         with pytest.raises(HistoryUnavailable, match=r"no answer"):
             await look(history, ABOUT)
 
 
 async def test_a_server_that_is_not_there_is_unavailable():
-    async with DataStorageHistory("http://127.0.0.1:9") as history:
+    async with datastorage.history_of("http://127.0.0.1:9") as history:
         with pytest.raises(HistoryUnavailable, match="cannot be reached"):
             await look(history, ABOUT)
 

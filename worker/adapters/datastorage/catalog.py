@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TypeVar
 
@@ -41,7 +40,7 @@ Answered = TypeVar("Answered")
 
 
 class DataStorageCatalog(ServerClient):
-    """Implements the Catalog port. `url` is the base address; `call_seconds` bounds one call of the port.
+    """Implements the Catalog port.
 
     Workflows are cached for `cache_seconds` and never used after that. Newer servers have the three steps of
     DD-HAPI-017, and confirm the final choice; older ones have only the search of DD-LLM-001. A 404 tells them
@@ -53,24 +52,13 @@ class DataStorageCatalog(ServerClient):
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        token: str = "",
-        embedder: Embedder | None = None,
-        call_seconds: float = 15.0,
-        cache_seconds: float = 30.0,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self, client: DataStorageClient, *, embedder: Embedder | None = None, cache_seconds: float = 30.0
     ) -> None:
-        self._cache_seconds, self._monotonic = cache_seconds, monotonic
-        self._client = DataStorageClient(
-            url, CatalogUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
-        )
-        super().__init__(self._client.server)
+        super().__init__(client.server)
+        self._client, self._cache_seconds, self._monotonic = client, cache_seconds, client.monotonic
         self._api: CatalogApi = WorkflowsApi()
         self._kept = BoundedDict[Hashable, tuple[float, CatalogSnapshot]](MAX_KEPT)  # until when, and what
-        self._meaning = MeaningRanking(embedder, monotonic) if embedder else None
+        self._meaning = MeaningRanking(embedder, client.monotonic) if embedder else None
         self._embedded: CatalogSnapshot | None = None
         self._reading = asyncio.Lock()
         self._failure = self._left_out = ""

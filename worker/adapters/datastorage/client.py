@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -25,13 +26,13 @@ Result = TypeVar("Result")
 
 
 class DataStorageClient:
-    """`call_seconds` bounds one call of a port, however many requests and retries it takes.
+    """`url` is the base address of the server. `failure` turns a message that names it into the port's own error.
 
-    A server that answered the last call is waited for, because it may only be restarted. Others are tried twice.
+    `call_seconds` bounds one call of a port, however many requests and retries it takes. A server that answered
+    the last call is waited for, because it may only be restarted. Others are tried twice.
 
-    After three failed calls in a row, or when the server asks for it (Retry-After), the circuit breaker
-    opens: nothing is sent for a while and every call fails at once. `failure` turns a message that names the
-    server into the port's own error.
+    After three failed calls in a row, or when the server asks for it (Retry-After), the circuit breaker opens:
+    nothing is sent for a while and every call fails at once.
     """
 
     def __init__(
@@ -39,19 +40,19 @@ class DataStorageClient:
         url: str,
         failure: Callable[[str], Exception],
         *,
-        token: str,
+        token: str = "",
         call_seconds: float,
-        monotonic: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
-        self._failure, self._call_seconds = failure, call_seconds
-        self._monotonic, self._sleep = monotonic, sleep
+        self.monotonic = monotonic
+        self._failure, self._call_seconds, self._sleep = failure, call_seconds, sleep
         self._breaker, self._last, self._tries = breaker.Breaker(), "", TRIES
 
     async def call(self, work: Callable[[Exchange], Awaitable[Result]]) -> Result:
         """The result of `work`, before the deadline. Raises the port's error."""
-        if breaker.pause(self._breaker, self._monotonic()):
+        if breaker.pause(self._breaker, self.monotonic()):
             raise self._failed(f"paused after repeated failures ({self._last})")
         self._breaker = breaker.started(self._breaker)
         try:
@@ -74,7 +75,7 @@ class DataStorageClient:
 
     def _note(self, why: str, after: float | None) -> None:
         self._last, self._tries = why, TRIES
-        self._breaker = breaker.unavailable(self._breaker, self._monotonic(), RULE, after)
+        self._breaker = breaker.unavailable(self._breaker, self.monotonic(), RULE, after)
 
     def _failed(self, why: str) -> Exception:
         return self._failure(f"DataStorage at {self.server.url}: {why}")

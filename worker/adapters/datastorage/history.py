@@ -6,9 +6,7 @@ never an empty history: a changed contract must not look as if no remediation ha
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 from schemas.outcome import ExecutionOutcome
@@ -33,28 +31,14 @@ OUTCOMES = {word: outcome for outcome, words in WORDS.items() for word in words}
 
 
 class DataStorageHistory(ServerClient):
-    """Implements History. `url` is the base address; `call_seconds` bounds one look-up, retries included.
-
-    Answers are cached for `cache_seconds`: an investigation looks twice.
-    """
+    """Implements History. Answers are cached for `cache_seconds`: an investigation looks twice."""
 
     def __init__(
-        self,
-        url: str,
-        *,
-        token: str = "",
-        cluster_id: str = "",
-        call_seconds: float = 5.0,
-        cache_seconds: float = 20.0,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self, client: DataStorageClient, *, cluster_id: str = "", cache_seconds: float = 20.0
     ) -> None:
-        self._cluster_id, self._cache_seconds, self._monotonic = cluster_id, cache_seconds, monotonic
+        super().__init__(client.server)
+        self._client, self._cluster_id, self._cache_seconds = client, cluster_id, cache_seconds
         self._cache = BoundedDict[tuple[str, ...], tuple[float, Past]](MAX_CACHED)  # until when, and what
-        self._client = DataStorageClient(
-            url, HistoryUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
-        )
-        super().__init__(self._client.server)
 
     async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past:
         """Past remediations of this resource with this spec. Raises HistoryUnavailable."""
@@ -64,11 +48,11 @@ class DataStorageHistory(ServerClient):
                 f"the spec of {target} could not be read, and its history is looked up by it"
             )
         key = (target.kind, target.namespace, target.name, current)
-        cached, now = self._cache.get(key), self._monotonic()
+        cached, now = self._cache.get(key), self._client.monotonic()
         if cached and now < cached[0]:
             return cached[1]
         past = await self._client.call(lambda exchange: self._ask(exchange, target, current))
-        self._cache[key] = self._monotonic() + self._cache_seconds, past
+        self._cache[key] = self._client.monotonic() + self._cache_seconds, past
         return past
 
     async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None:

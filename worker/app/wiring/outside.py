@@ -16,7 +16,7 @@ import structlog
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.datastorage import DataStorageCatalog, DataStorageHistory
+from worker.adapters.datastorage import DataStorageCatalog, DataStorageClient, DataStorageHistory
 from worker.adapters.ed25519_keys import KeyUnusable, read_signing_key
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
@@ -41,7 +41,7 @@ from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.investigation.toolbox.served import ServedTools
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
-from worker.domain.values.errors import CatalogUnavailable, ClusterError
+from worker.domain.values.errors import CatalogUnavailable, ClusterError, HistoryUnavailable
 from worker.domain.values.ports import Clock, Cluster, Embedder, Outside, Signer
 from worker.domain.values.workflows import SelectionContext
 
@@ -158,13 +158,9 @@ async def _open_remote(
     settings: groups.CatalogSettings, embedder: Embedder | None, stack: AsyncExitStack, supervisor: Supervisor
 ) -> DataStorageCatalog:
     """Opened even if its server is away, which may be back before the first incident."""
-    catalog = DataStorageCatalog(
-        settings.url,
-        token=settings.token.get_secret_value(),
-        embedder=embedder,
-        call_seconds=settings.call_seconds,
-        cache_seconds=settings.cache_seconds,
-    )
+    token, seconds = settings.token.get_secret_value(), settings.call_seconds
+    client = DataStorageClient(settings.url, CatalogUnavailable, token=token, call_seconds=seconds)
+    catalog = DataStorageCatalog(client, embedder=embedder, cache_seconds=settings.cache_seconds)
     await stack.enter_async_context(catalog)
     await stack.enter_async_context(supervisor.running("catalog server", catalog.follow(WATCH_SECONDS)))
     log.info("catalog_opened", source=settings.url)  # it is asked when an incident needs it
@@ -220,13 +216,9 @@ async def open_datastorage(
     """The DataStorage that keeps the history, if one is named."""
     if not settings.url:
         return None
-    history = DataStorageHistory(
-        settings.url,
-        token=settings.token.get_secret_value(),
-        cluster_id=settings.cluster_id,
-        call_seconds=settings.call_seconds,
-    )
-    return await stack.enter_async_context(history)
+    token, seconds = settings.token.get_secret_value(), settings.call_seconds
+    client = DataStorageClient(settings.url, HistoryUnavailable, token=token, call_seconds=seconds)
+    return await stack.enter_async_context(DataStorageHistory(client, cluster_id=settings.cluster_id))
 
 
 def own_history(nc: Client, subjects: Subjects) -> NatsHistory:
