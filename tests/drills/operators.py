@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable
+from functools import partial
 from typing import TypeVar
 
 from nats.js.api import RetentionPolicy
@@ -29,7 +30,7 @@ REPEATED_SECONDS = 10.0
 async def letters_and_steps(ground: Ground, *, number: int = 2_000) -> Outcome:
     """So many dead letters are listed, one is dropped twice and one replayed twice; so many steps of a journal are read."""
     async with stage(ground, "letters") as s:
-        events, gate = NatsEvents(s.nc, s.subjects), asyncio.Semaphore(50)
+        events, gate = NatsEvents(partial(FencedStream, s.nc), s.subjects), asyncio.Semaphore(50)
 
         async def bury(n: int) -> None:
             async with gate:

@@ -100,8 +100,8 @@ class Scene:
     def handler(self, nc):
         subjects, clock = self.subjects, self.world.clock
         ports = Ports(
-            events=NatsEvents(nc, subjects),
-            results=NatsResults(nc, subjects),
+            events=NatsEvents(partial(FencedStream, nc), subjects),
+            results=NatsResults(FencedStream(nc, subjects.results_stream), subjects),
             journal=NatsJournal(FencedStream(nc, f"KV_{subjects.journal_bucket}"), nc),
             requests=NatsRequests(FencedStream(nc, subjects.requests_stream), subjects),
             cancellations=NatsCancellations(FencedStream(nc, f"KV_{subjects.cancel_bucket}")),

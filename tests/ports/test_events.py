@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from datetime import timedelta
+from functools import partial
 from urllib.parse import unquote
 
 import pytest
@@ -20,6 +21,7 @@ from tests.fakes.memory_nats import MemoryEvents
 from tests.fakes.messages import NOON, dead, new_id, refused, resumed_event, review_result
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats.publish import NatsEvents, header_value
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.record import record_of
 from worker.domain.values.errors import Unavailable
 
@@ -44,7 +46,7 @@ class MemoryHarness:
 
 class NatsHarness:
     def __init__(self, case):
-        self.case, self.events = case, NatsEvents(case.nc, case.subjects)
+        self.case, self.events = case, NatsEvents(partial(FencedStream, case.nc), case.subjects)
 
     async def results(self, result):
         subject = self.case.subjects.result(result.kind, result.request_key)
@@ -192,7 +194,9 @@ def test_a_header_value_is_printable_ascii_and_can_be_read_back(text):
 
 async def test_cloud_events_headers_say_what_it_is(case):
     trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-    events = NatsEvents(case.nc, case.subjects, cluster_name="eu 1/ü", trace=lambda: trace)
+    events = NatsEvents(
+        partial(FencedStream, case.nc), case.subjects, cluster_name="eu 1/ü", trace=lambda: trace
+    )
     result = review_result(f"id.{new_id()} é", 2)
     await events.result(result)
     subject = f"rca.result.recovery.{result.request_key}"
@@ -227,7 +231,7 @@ async def test_cloud_events_headers_say_what_it_is(case):
 async def test_rejections_have_their_own_subjects_and_ids(case, failure, subject, event_type, message_id):
     n = new_sequence()
     fields = {k: v.format(n=n) if isinstance(v, str) else v for k, v in failure.items()}
-    await NatsEvents(case.nc, case.subjects).reject(refused(n, **fields))
+    await NatsEvents(partial(FencedStream, case.nc), case.subjects).reject(refused(n, **fields))
     message = (await case.messages("RCA_VALIDATION", subject.format(n=n)))[-1]
     assert message.headers["Nats-Msg-Id"] == message_id.format(n=n)
     assert message.headers["ce-type"] == event_type
@@ -236,7 +240,7 @@ async def test_rejections_have_their_own_subjects_and_ids(case, failure, subject
 
 @pytest.mark.slow
 async def test_a_full_stream_is_unavailable_and_never_success(own_server):
-    events = NatsEvents(own_server.nc, own_server.subjects)
+    events = NatsEvents(partial(FencedStream, own_server.nc), own_server.subjects)
     for stream in ("RCA_RESULTS", "RCA_AUDIT", "RCA_DLQ"):
         config = (await own_server.js.stream_info(stream)).config
         await own_server.js.update_stream(config.evolve(max_msgs=1))
@@ -245,7 +249,7 @@ async def test_a_full_stream_is_unavailable_and_never_success(own_server):
     await events.audit(record_of(resumed_event("a", new_id())))
     await events.dead_letter(letter, b"")
     hurried = NatsEvents(
-        own_server.nc, own_server.subjects, patience_seconds=2.5
+        partial(FencedStream, own_server.nc, patience_seconds=2.5), own_server.subjects
     )  # more than one request may take
     said = await asyncio.gather(
         hurried.result(review_result(new_id())),
@@ -258,7 +262,7 @@ async def test_a_full_stream_is_unavailable_and_never_success(own_server):
 
 
 async def test_a_flood_of_rejections_drops_the_oldest(own_server):
-    events = NatsEvents(own_server.nc, own_server.subjects)
+    events = NatsEvents(partial(FencedStream, own_server.nc), own_server.subjects)
     config = (await own_server.js.stream_info("RCA_VALIDATION")).config
     await own_server.js.update_stream(config.evolve(max_msgs=1))
     for number in (1, 2):
@@ -268,7 +272,7 @@ async def test_a_flood_of_rejections_drops_the_oldest(own_server):
 
 
 async def test_a_missing_stream_is_unavailable(own_server):
-    events = NatsEvents(own_server.nc, own_server.subjects, patience_seconds=0.2)
+    events = NatsEvents(partial(FencedStream, own_server.nc, patience_seconds=0.2), own_server.subjects)
     for stream in ("RCA_RESULTS", "RCA_AUDIT"):
         await own_server.js.delete_stream(stream)
     with pytest.raises(Unavailable):
@@ -278,7 +282,7 @@ async def test_a_missing_stream_is_unavailable(own_server):
 
 
 async def test_what_was_published_while_the_server_was_away_arrives_once(own_server):
-    events = NatsEvents(own_server.nc, own_server.subjects)
+    events = NatsEvents(partial(FencedStream, own_server.nc), own_server.subjects)
     await own_server.servers[0].kill()
     result, event = review_result(new_id()), resumed_event("a", new_id())
     publishing = asyncio.gather(events.result(result), events.audit(record_of(event)))
@@ -290,14 +294,14 @@ async def test_what_was_published_while_the_server_was_away_arrives_once(own_ser
 
 async def test_a_closed_connection_is_unavailable_at_once(own_server):
     nc = await connect(own_server.servers)
-    events = NatsEvents(nc, own_server.subjects)
+    events = NatsEvents(partial(FencedStream, nc), own_server.subjects)
     await nc.close()
     with pytest.raises(Unavailable, match="ConnectionClosed"):
         await events.audit(record_of(resumed_event("a", new_id())))
 
 
 async def test_a_message_above_the_servers_limit_is_refused_and_the_connection_lives(own_server):
-    events = NatsEvents(own_server.nc, own_server.subjects)
+    events = NatsEvents(partial(FencedStream, own_server.nc), own_server.subjects)
     limit = own_server.nc.max_payload
     for size in (limit + 1, limit, limit - 10):  # the last one fits only without its headers
         with pytest.raises(ValueError, match="at most"):

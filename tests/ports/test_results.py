@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 import pytest
 from nats.js.errors import APIError
@@ -24,6 +25,10 @@ def result_servers(request):
     return request.getfixturevalue(names[request.param]) if request.param in names else []
 
 
+def results_of(nc, subjects, **options):
+    return NatsResults(FencedStream(nc, subjects.results_stream, **options), subjects)
+
+
 @pytest.fixture
 async def ports(result_servers):
     """Events and Results of the same broker."""
@@ -32,7 +37,7 @@ async def ports(result_servers):
         yield events, MemoryResults(events)
         return
     async with provisioned(result_servers) as case:
-        yield NatsEvents(case.nc, case.subjects), NatsResults(case.nc, case.subjects)
+        yield NatsEvents(partial(FencedStream, case.nc), case.subjects), results_of(case.nc, case.subjects)
 
 
 async def test_nothing_is_found_before_anything_is_published(ports):
@@ -64,13 +69,13 @@ async def test_what_cannot_be_read_is_unavailable_and_is_not_answered_again(own_
     key = request_key(new_id())
     await own_server.js.publish(f"rca.result.incident.{key}", b'{"from": "a newer version"}')
     with pytest.raises(UnreadableResult):
-        await NatsResults(own_server.nc, own_server.subjects).find(key)
+        await results_of(own_server.nc, own_server.subjects).find(key)
     with pytest.raises(UnreadableResult):
         await RequestClient(own_server.nc, own_server.subjects).stored_result(key)
 
 
 async def test_a_missing_stream_does_not_look_like_no_result(own_server):
-    results = NatsResults(own_server.nc, own_server.subjects, patience_seconds=0.2)
+    results = results_of(own_server.nc, own_server.subjects, patience_seconds=0.2)
     await own_server.js.delete_stream("RCA_RESULTS")
     with pytest.raises(Unavailable):
         await results.find("key")
@@ -82,7 +87,7 @@ async def test_a_server_that_is_away_is_unavailable(own_server):
     nc = await connect(own_server.servers)
     await own_server.servers[0].kill()
     with pytest.raises(Unavailable):
-        await NatsResults(nc, own_server.subjects, patience_seconds=0.2).find("key")
+        await results_of(nc, own_server.subjects, patience_seconds=0.2).find("key")
     await nc.close()
 
 
@@ -198,7 +203,10 @@ async def test_the_fence_holds_without_a_message_id(case):
 @pytest.mark.slow
 async def test_results_survive_the_death_of_the_leader(tmp_path):
     async with three_servers(tmp_path) as servers, provisioned(servers) as case:
-        events, results = NatsEvents(case.nc, case.subjects), NatsResults(case.nc, case.subjects)
+        events, results = (
+            NatsEvents(partial(FencedStream, case.nc), case.subjects),
+            results_of(case.nc, case.subjects),
+        )
         before, after = review_result(new_id()), review_result(new_id())
         await events.result(before)
         info = await case.js.stream_info("RCA_RESULTS")

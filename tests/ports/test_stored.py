@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -154,7 +155,7 @@ async def test_a_server_that_is_away_does_not_look_like_no_flag(own_server):
 @pytest.fixture
 async def buried(own_server):
     """A server with three dead letters; and something else among them."""
-    events = NatsEvents(own_server.nc, own_server.subjects)
+    events = NatsEvents(partial(FencedStream, own_server.nc), own_server.subjects)
     await events.dead_letter(dead(1, "first\nline é"), BODY)
     advisory = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.RCA_REQUESTS.p0"
     await own_server.js.publish(advisory, b"{}")

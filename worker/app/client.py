@@ -126,7 +126,8 @@ class RequestClient:
     async def stored_result(self, key: str) -> AnalysisResult | None:
         """The stored result; None if there is none or the server does not say."""
         try:
-            return await NatsResults(self._nc, self._subjects, patience_seconds=0.0).find(key)
+            stream = FencedStream(self._nc, self._subjects.results_stream, patience_seconds=0.0)
+            return await NatsResults(stream, self._subjects).find(key)
         except UnreadableResult:
             raise
         except Unavailable:

@@ -81,8 +81,8 @@ class Operations:
     def __init__(self, nc: Client, subjects: Subjects) -> None:
         stream = partial(FencedStream, nc, patience_seconds=LOOKUP_PATIENCE_SECONDS)
         self._subjects = subjects
-        self._results = NatsResults(nc, subjects)
         self._stored_results = stream(subjects.results_stream)
+        self._results = NatsResults(self._stored_results, subjects)
         self._requests = stream(subjects.requests_stream)
         self._journal = stream(f"KV_{subjects.journal_bucket}")
         self._validation = stream(subjects.validation_stream)

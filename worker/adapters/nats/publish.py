@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 
-from nats.aio.client import Client
 from pydantic import ValidationError
 
 from schemas.analysis import AnalysisResult, Status
@@ -22,8 +20,6 @@ from schemas.subjects import (
     result_type,
 )
 from worker.adapters.nats.stream import FencedStream, StoredMessage
-from worker.adapters.nats.stream_faults import StreamFaults
-from worker.domain.values.delays import BROKER_PATIENCE_SECONDS, LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import AuditRecord
 
@@ -41,20 +37,10 @@ class UnreadableResult(Unavailable):
 
 
 class NatsResults:
-    """Implements Results. `find` raises UnreadableResult, too."""
+    """Implements Results on the stream of results. `find` raises UnreadableResult, too."""
 
-    def __init__(
-        self,
-        nc: Client,
-        subjects: Subjects,
-        *,
-        patience_seconds: float = LOOKUP_PATIENCE_SECONDS,
-        faults: StreamFaults | None = None,
-    ) -> None:
-        self._subjects = subjects
-        self._stream = FencedStream(
-            nc, subjects.results_stream, patience_seconds=patience_seconds, faults=faults
-        )
+    def __init__(self, stream: FencedStream, subjects: Subjects) -> None:
+        self._stream, self._subjects = stream, subjects
 
     async def find(self, request_key: str) -> AnalysisResult | None:
         stored = await self._stream.newest(self._subjects.result(kind_of_key(request_key), request_key))
@@ -62,19 +48,19 @@ class NatsResults:
 
 
 class NatsEvents:
-    """Implements Events. `trace` gives headers for every message, such as `traceparent`."""
+    """Implements Events. `stream` opens a stream by its name.
+
+    `trace` gives headers for every message, such as `traceparent`.
+    """
 
     def __init__(
         self,
-        nc: Client,
+        stream: Callable[[str], FencedStream],
         subjects: Subjects,
         *,
         cluster_name: str = "",
-        patience_seconds: float = BROKER_PATIENCE_SECONDS,
         trace: Callable[[], Mapping[str, str]] = dict,
-        faults: StreamFaults | None = None,
     ) -> None:
-        stream = partial(FencedStream, nc, patience_seconds=patience_seconds, faults=faults)
         self._subjects, self._source, self._trace = subjects, cloud_source(cluster_name), trace
         self._results = stream(subjects.results_stream)
         self._validation = stream(subjects.validation_stream)

@@ -49,6 +49,7 @@ from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.health import ModelHealth, WatchedModel
 from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.recording.recorder import RecordedAnalysis
+from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.delivery import MessageHandler
 from worker.domain.values.ports import Clock, Signer
 
@@ -191,11 +192,12 @@ def _ports(parts: _Parts, nc: Client) -> Ports:
     """The ports of the handler, on this connection."""
     subjects, telemetry, faults = parts.subjects, parts.telemetry, parts.faults
     stream, name = partial(FencedStream, nc, faults=faults), parts.settings.worker.cluster_name
-    events = NatsEvents(nc, subjects, cluster_name=name, faults=faults, trace=telemetry.tracer.headers)
+    events = NatsEvents(stream, subjects, cluster_name=name, trace=telemetry.tracer.headers)
+    results = stream(subjects.results_stream, patience_seconds=LOOKUP_PATIENCE_SECONDS)
     tools = partial(tool_names, parts.opened.outside.metrics, parts.opened.outside.external)
     return Ports(
         events=MeteredEvents(events, telemetry, subjects, tools),
-        results=NatsResults(nc, subjects, faults=faults),
+        results=NatsResults(results, subjects),
         journal=NatsJournal(stream(f"KV_{subjects.journal_bucket}"), nc),
         requests=NatsRequests(stream(subjects.requests_stream), subjects),
         cancellations=NatsCancellations(stream(f"KV_{subjects.cancel_bucket}")),
