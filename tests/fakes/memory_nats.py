@@ -148,6 +148,9 @@ class MemoryRequests:
     async def read(self, sequence: int) -> StoredRequest | None:
         return self.stored.get(sequence)
 
+    async def after(self, sequence: int) -> StoredRequest | None:
+        return next((self.stored[n] for n in sorted(self.stored) if n > sequence), None)
+
     async def remove(self, message: MessageId) -> None:
         stored = self.stored.get(message.sequence)
         if stored is not None and message.matches(stored.message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.drills.accounts import until
 from tests.drills.model import ANSWER, KEY, LOOK
 from tests.fakes.llm_server import Said
 from tests.pipeline import final, running
+from worker.app.operations import Operations
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent
 BODY = (CASE / "incident.json").read_bytes()
@@ -120,6 +122,29 @@ async def test_a_model_that_refuses_all_calls_pauses_intake_until_it_works_again
     assert 2 >= out
     assert (0, "") == (letters, ready_again)
     assert refusals == len(run.llm.requests) - 2 * len(requests)
+
+
+async def test_a_queued_request_that_is_cancelled_gets_its_result_while_the_model_refuses_all_calls(tmp_path):
+    async with running(
+        lambda request, number: REFUSED, CASE, tmp_path, model=QUICK, worker={"probe_seconds": 60.0}
+    ) as run:
+        for number in range(8):
+            await run.client.submit(body(number), RequestKind.INCIDENT)
+        assert await until(lambda: bool(run.worker.checks["model"]()), 30)
+        asked = len(run.llm.requests)
+        operations = Operations(run.nc, run.subjects)
+        await operations.cancel("blocked-7", at=datetime.now(UTC), token="t")
+        assert await until(lambda: answered(run, 1), 30)
+        result = await operations.result("blocked-7")
+        assert await until(lambda: left(run, 7), 30)
+        assert (asked, 2 >= await taken(run)) == (len(run.llm.requests), True)
+        assert run.worker.checks["model"]()
+    assert HumanReviewReason.OPERATOR_ESCALATION is result.human_review_reason
+    assert "blocked-7" not in {remediation(request) for request in run.llm.requests}
+
+
+async def left(run, count):
+    return await stored(run, run.subjects.requests_stream) == count
 
 
 def body(number):

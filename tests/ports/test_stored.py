@@ -51,6 +51,9 @@ async def test_a_request_is_read_as_it_is_stored_and_removed(case):
     )
     assert timedelta(0) == found.stored_at.utcoffset()
     assert abs(datetime.now(UTC) - found.stored_at) < timedelta(minutes=1)
+    await case.js.publish("rca.request.recovery", b"2")
+    assert [BODY, b"2"] == [(await requests.after(ack.seq + n)).body for n in (-1, 0)]
+    assert await requests.after(ack.seq + 1) is None
     await requests.remove(MessageId(ack.seq))
     assert await requests.read(ack.seq) is None
     await requests.remove(MessageId(ack.seq))  # again is no error
@@ -60,6 +63,7 @@ async def test_in_memory_a_request_is_read_and_removed_too():
     stored = StoredRequest("rca.request.incident", 7, datetime.now(UTC), BODY)
     requests = MemoryRequests({7: stored})
     assert (stored, None) == (await requests.read(7), await requests.read(8))
+    assert (stored, None) == (await requests.after(6), await requests.after(7))
     await requests.remove(MessageId(7))
     assert await requests.read(7) is None
     await requests.remove(MessageId(7))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from functools import partial
 
@@ -20,7 +20,7 @@ import structlog
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.failure import DeadLetterReason
-from schemas.subjects import Subjects
+from schemas.subjects import DEFAULT_LANE, Subjects
 from worker.app.admission import Admission
 from worker.app.closing import Closing, answered, short
 from worker.app.failed_runs import FailedRuns, Hold
@@ -34,10 +34,10 @@ from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
 from worker.domain.journal.run import Run, dead_letter_step
 from worker.domain.journal.steps import RELEASED, Counts, count, done, finished, is_overtaken, owner
 from worker.domain.values import errors
+from worker.domain.values import ports as port
 from worker.domain.values.concurrency import MAX_INLINE_JSON_BYTES
 from worker.domain.values.delays import HELD_CHECK_SECONDS, NOT_NOW_SECONDS, RELEASE_PAUSE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
-from worker.domain.values.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
 from worker.domain.values.retry import broker_delay
 from worker.domain.values.step_kinds import DEAD_LETTERED, LLM, RESULT
 from worker.domain.verdict.outcome import Ending
@@ -51,13 +51,13 @@ log = structlog.stdlib.get_logger(__name__)
 class Ports:
     """The ports of the handler."""
 
-    events: Events
-    results: Results
-    journal: Journal
-    requests: Requests
-    cancellations: Cancellations
-    clock: Clock
-    signer: Signer | None = None
+    events: port.Events
+    results: port.Results
+    journal: port.Journal
+    requests: port.Requests
+    cancellations: port.Cancellations
+    clock: port.Clock
+    signer: port.Signer | None = None
 
 
 @dataclass(eq=False)
@@ -75,15 +75,15 @@ class RequestHandler:
     jitter: Callable[[], float]
 
     def __post_init__(self) -> None:
-        ports, observe = self.ports, self.analysis.rules.observe
-        self._closing = Closing(ports.events, ports.clock, self.metrics, observe=observe)
+        clock, observe = self.ports.clock, self.analysis.rules.observe
+        self._closing = Closing(self.ports.events, clock, self.metrics, observe=observe)
         self._failed_runs = FailedRuns(
             settings=self.settings,
             closing=self._closing,
             without_answer=self.analysis.without_answer,
             admission=self.admission,
             metrics=self.metrics,
-            clock=ports.clock,
+            clock=clock,
             jitter=self.jitter,
         )
 
@@ -109,19 +109,43 @@ class RequestHandler:
                 structlog.contextvars.unbind_contextvars("request")
                 self.admission.release(delivery.message)
 
-    async def exhausted(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> None:
+    async def ended_in_queue(self, stored: port.StoredRequest) -> bool:
+        """Answer a request that waits in the queue if it is cancelled or has expired, without the model.
+
+        Returns True if it may be removed. One that has begun is left to the worker that holds it. Raises LostClaim
+        when another run works on it after all, Unavailable.
+        """
+        accepted = await self._accept(stored.body, stored.headers, self._delivery_of(stored))
+        if isinstance(accepted, InvalidRequest) or (reason := await self._halt(accepted)) is None:
+            return False
+        run = await self._look_up(accepted)
+        if isinstance(run, Settlement) or run.steps:
+            return isinstance(run, Settlement)
+        async with self._started(run, alone=False):
+            await self._closing.answer(await self._halted(run, reason), run)
+        return True
+
+    def _delivery_of(self, stored: port.StoredRequest, deliveries: int = 0) -> Delivery:
+        """The origin of a message that was read in the queue."""
+        parsed, stream = self.subjects.parse_request(stored.subject), self.subjects.requests_stream
+        lane = parsed[1] if parsed else DEFAULT_LANE
+        return Delivery(stored.subject, stream, lane, stored.sequence, deliveries, stored.stored_at)
+
+    async def exhausted(self, stored: port.StoredRequest, deliveries: int) -> None:
         """Dead-letter a message that the server does not deliver again, unless its request has been answered.
 
         Raises LostClaim when another run works on it after all, Unavailable.
         """
-        accepted = await self._accept(body, headers, delivery)
+        delivery = self._delivery_of(stored, deliveries)
+        log.error("deliveries_exhausted", lane=delivery.durable, deliveries=deliveries)
+        accepted = await self._accept(stored.body, stored.headers, delivery)
         if isinstance(accepted, InvalidRequest):
-            await self._closing.reject(accepted, body, delivery)
+            await self._closing.reject(accepted, stored.body, delivery)
             return
         run = await self._look_up(accepted)
         if isinstance(run, Settlement):
             return
-        error = f"delivered {delivery.deliveries} times without being acknowledged"
+        error = f"delivered {deliveries} times without being acknowledged"
         async with self._started(run, alone=False):
             try:
                 if done(run, RESULT):
@@ -288,8 +312,7 @@ class RequestHandler:
         stored = await self.ports.requests.read(message.sequence)
         if stored is None or not message.matches(stored.message):
             return False
-        delivery = replace(accepted.delivery, subject=stored.subject, sequence=message.sequence)
-        other = await self._accept(stored.body, stored.headers, delivery)
+        other = await self._accept(stored.body, stored.headers, self._delivery_of(stored))
         if isinstance(other, InvalidRequest):
             return False
         return (other.key, other.digest) == (accepted.key, accepted.digest)
@@ -340,9 +363,7 @@ class RequestHandler:
         try:
             result = await self.analysis.run(run)
         except errors.Halted as e:
-            is_expired = e.reason is errors.HaltReason.EXPIRED
-            ending = Ending(expired=is_expired, cancelled=not is_expired)
-            return await self.analysis.without_answer(run, ending)
+            return await self._halted(run, e.reason)
         except errors.JournalGap as e:
             if run.flaw:
                 raise
@@ -353,6 +374,10 @@ class RequestHandler:
         if asked and self.admission.unblock():
             log.info("model_unblocked")
         return result
+
+    async def _halted(self, run: Run, reason: errors.HaltReason) -> AnalysisResult:
+        is_expired = reason is errors.HaltReason.EXPIRED
+        return await self.analysis.without_answer(run, Ending(expired=is_expired, cancelled=not is_expired))
 
 
 def _is_sent_again(run: Run, failed: AnalysisResult) -> bool:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schemas.subjects import DEFAULT_LANE, Subjects
 from worker.app.closing import short
 from worker.app.handler import RequestHandler
 from worker.domain.values.delays import ADVISORY_RETRY_SECONDS, SWEEP_SECONDS
@@ -55,11 +54,8 @@ class StrandedRequests:
     queue: the advisory of a request is published once, and is lost if it cannot be stored then.
     """
 
-    def __init__(
-        self, requests: Requests, handler: RequestHandler, subjects: Subjects, report: SweepReport
-    ) -> None:
-        self._requests, self._handler, self._subjects = requests, handler, subjects
-        self._report = report
+    def __init__(self, requests: Requests, handler: RequestHandler, report: SweepReport) -> None:
+        self._requests, self._handler, self._report = requests, handler, report
         self._under_way: set[int] = set()
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
@@ -114,14 +110,10 @@ class StrandedRequests:
         """Dead-letter a request and remove it from the queue."""
         if stored.sequence in self._under_way:  # an advisory and the sweep may find it at the same time
             return
-        parsed = self._subjects.parse_request(stored.subject)
-        lane, stream = parsed[1] if parsed else DEFAULT_LANE, self._subjects.requests_stream
         self._under_way.add(stored.sequence)
         try:
-            with structlog.contextvars.bound_contextvars(stream=stream, sequence=stored.sequence):
-                log.error("deliveries_exhausted", lane=lane, deliveries=deliveries)
-                origin = Delivery(stored.subject, stream, lane, stored.sequence, deliveries, stored.stored_at)
-                await self._handler.exhausted(stored.body, stored.headers, origin)
+            with structlog.contextvars.bound_contextvars(sequence=stored.sequence):
+                await self._handler.exhausted(stored, deliveries)
                 await self._requests.remove(stored.message)
         finally:
             self._under_way.discard(stored.sequence)

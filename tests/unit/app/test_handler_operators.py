@@ -11,7 +11,7 @@ import structlog
 
 from schemas.analysis import HumanReviewReason, Status
 from schemas.failure import DeadLetterReason, ValidationCode
-from schemas.subjects import REPLAY_HEADER, Subjects
+from schemas.subjects import REPLAY_HEADER
 from tests.fakes.handler_rig import HandlerRig, body
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
@@ -147,7 +147,7 @@ async def test_deaths_and_errors_of_another_message_do_not_count():
 
 
 def exhausted_desk(rig):
-    return StrandedRequests(rig.requests, rig.handler, Subjects(), SweepReport())
+    return StrandedRequests(rig.requests, rig.handler, SweepReport())
 
 
 ADVISORY = {
@@ -343,7 +343,7 @@ async def test_a_stranded_request_becomes_a_dead_letter_and_leaves_the_queue():
     rig, report = HandlerRig(), SweepReport()
     queued(rig, body())
     rig.requests.given_up.add(7)
-    await StrandedRequests(rig.requests, rig.handler, Subjects(), report).sweep()
+    await StrandedRequests(rig.requests, rig.handler, report).sweep()
     [(letter, _)] = rig.world.events.dead_letters
     assert (DeadLetterReason.MAX_DELIVERIES, {}) == (letter.reason, rig.requests.stored)
     assert (Status.FAILED, SweepReport()) == (rig.result.status, report)
@@ -353,7 +353,7 @@ async def test_a_stranded_request_that_cannot_be_dead_lettered_is_reported_until
     rig, report = HandlerRig(), SweepReport()
     queued(rig, body())
     rig.requests.given_up.add(7)
-    stranded = StrandedRequests(rig.requests, rig.handler, Subjects(), report)
+    stranded = StrandedRequests(rig.requests, rig.handler, report)
     rig.world.events.down = True
     await stranded.sweep()
     assert (1, True, 1) == (report.count, bool(report.problem), len(rig.requests.stored))

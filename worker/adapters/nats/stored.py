@@ -49,6 +49,10 @@ class NatsRequests:
         found = await self._stream.at(sequence)
         return None if found is None else _request(found)
 
+    async def after(self, sequence: int) -> StoredRequest | None:
+        found = await self._stream.after(sequence, f"{self._subjects.prefix}.request.>")
+        return None if found is None else _request(found)
+
     async def remove(self, message: MessageId) -> None:
         stored = await self.read(message.sequence)
         if stored is not None and message.matches(stored.message):

@@ -28,6 +28,7 @@ from worker.adapters.nats.track_record import NatsTrackRecords
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.closing import Closing, OutcomeCheck
+from worker.app.halted import HaltedRequests
 from worker.app.handler import Ports, RequestHandler
 from worker.app.intake import NATS, Handlers, Intake
 from worker.app.link import BrokerLink
@@ -181,10 +182,11 @@ async def _open_handlers(parts: _Parts, nc: Client) -> Handlers:
         new_token=lambda: f"{secrets.randbelow(10**12):012}",
         jitter=random.random,
     )
-    stranded = StrandedRequests(ports.requests, handler, parts.subjects, parts.sweeps)
+    stranded = StrandedRequests(ports.requests, handler, parts.sweeps)
+    halted = HaltedRequests(ports.requests, handler, parts.admission, parts.clock)
     outcomes = OutcomeCheck(Closing(ports.events, parts.clock, parts.telemetry.metrics), parts.subjects)
     others: dict[str, MessageHandler] = {EXHAUSTED: stranded, OUTCOMES: outcomes}
-    loops = {"sweep": stranded.run, "track record": records.run}
+    loops = {"sweep": stranded.run, "halted requests": halted.run, "track record": records.run}
     return Handlers(parts.telemetry.handler(handler), others, loops)
 
 

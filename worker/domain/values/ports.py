@@ -287,11 +287,12 @@ class Requests(Protocol):
 
     `remove` deletes that very message; it is no error if the message is gone, or was replaced by another one
     in a recreated stream. `stranded` lists messages that no consumer will deliver again, oldest first, some
-    at a time.
+    at a time. `after` is the first message with a higher sequence.
     """
 
     async def stranded(self) -> Sequence[StoredRequest]: ...
     async def read(self, sequence: int) -> StoredRequest | None: ...
+    async def after(self, sequence: int) -> StoredRequest | None: ...
     async def remove(self, message: MessageId) -> None: ...
 
 
