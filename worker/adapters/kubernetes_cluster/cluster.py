@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
@@ -31,6 +32,7 @@ MAX_LOG_TRANSFER_BYTES = 8 * 1024 * 1024
 Found = TypeVar("Found")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KubernetesCluster:
     """Read-only view of one cluster: get, list, logs and discovery. Secrets are never asked for.
 
@@ -39,39 +41,35 @@ class KubernetesCluster:
     as a context manager.
     """
 
-    def __init__(
-        self,
-        *,
-        kubeconfig: str | None = None,
-        context: str = "",
-        service_account: Path = SERVICE_ACCOUNT,
-        limits: ApiLimits | None = None,
-        discovery_seconds: float = 300.0,
-        plugin_seconds: float = 10.0,
-        monotonic: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        jitter: Callable[[], float] = random.random,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    kubeconfig: str | None = None
+    context: str = ""
+    service_account: Path = SERVICE_ACCOUNT
+    limits: ApiLimits = field(default_factory=ApiLimits)
+    discovery_seconds: float = 300.0
+    plugin_seconds: float = 10.0
+    monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    jitter: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._credentials = ClusterCredentials(
-            kubeconfig=kubeconfig,
-            context=context,
-            service_account=service_account,
-            plugin_seconds=plugin_seconds,
-            now=now,
+            kubeconfig=self.kubeconfig,
+            context=self.context,
+            service_account=self.service_account,
+            plugin_seconds=self.plugin_seconds,
+            now=self.now,
         )
-        self._limits = limits or ApiLimits()
-        self._monotonic = monotonic
-        self._jitter = jitter
-        self._sleep = sleep
         self._reader: ApiReader | None = None
-        self._discovery = Discovery(self._document, keep_seconds=discovery_seconds, monotonic=monotonic)
+        self._discovery = Discovery(
+            self._document, keep_seconds=self.discovery_seconds, monotonic=self.monotonic
+        )
 
     async def open(self) -> None:
         """Reads the credentials; connects with the first call. Raises ClusterError UNAVAILABLE."""
         await self._credentials.load()
         self._reader = ApiReader(
-            self._credentials, self._limits, monotonic=self._monotonic, jitter=self._jitter, sleep=self._sleep
+            self._credentials, self.limits, monotonic=self.monotonic, jitter=self.jitter, sleep=self.sleep
         )
 
     async def __aenter__(self) -> Self:
