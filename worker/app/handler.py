@@ -37,7 +37,7 @@ from worker.domain.values import errors
 from worker.domain.values import ports as port
 from worker.domain.values.concurrency import MAX_INLINE_JSON_BYTES
 from worker.domain.values.delays import HELD_CHECK_SECONDS, NOT_NOW_SECONDS, RELEASE_PAUSE_SECONDS
-from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
+from worker.domain.values.delivery import ACK, LET_GO, Delivery, Fate, MessageId, Settlement, retry
 from worker.domain.values.retry import broker_delay
 from worker.domain.values.step_kinds import DEAD_LETTERED, LLM, RESULT
 from worker.domain.verdict.outcome import Ending
@@ -122,8 +122,8 @@ class RequestHandler:
         if isinstance(run, Settlement) or run.steps:
             return isinstance(run, Settlement)
         async with self._started(run, alone=False):
-            await self._closing.answer(await self._halted(run, reason), run)
-        return True
+            ended = await self._serve(run, Counts(), reason)
+        return isinstance(ended, Settlement) and ended.fate in {Fate.DONE, Fate.TERMINATE}
 
     def _delivery_of(self, stored: port.StoredRequest, deliveries: int = 0) -> Delivery:
         """The origin of a message that was read in the queue."""
@@ -226,7 +226,7 @@ class RequestHandler:
                 if mode is RunMode.REFUSED or dead_letter_step(run.steps, message):
                     error = f"the process died {counts.deaths} times while analysing this request"
                     return await self._closing.dead_letter(run, DeadLetterReason.PROCESS_DEATHS, error)
-                return await self._serve(run, counts)
+                return await self._serve(run, counts, None)
 
     async def _look_up(self, accepted: AcceptedRequest) -> Settlement | Run:
         """Return the run to begin, or the settlement of a message that must not run.
@@ -351,9 +351,11 @@ class RequestHandler:
                 is_cancelled = True
         return None
 
-    async def _serve(self, run: Run, counts: Counts) -> Settlement | Hold:
+    async def _serve(self, run: Run, counts: Counts, halt: errors.HaltReason | None) -> Settlement | Hold:
+        """Answer a request; without an analysis if there is a reason to halt."""
         try:
-            return await self._closing.answer(await self._answer(run), run)
+            result = await (self._halted(run, halt) if halt else self._answer(run))
+            return await self._closing.answer(result, run)
         except (errors.LostClaim, errors.Unavailable):
             raise
         except Exception as e:  # noqa: BLE001 - the only place that catches everything

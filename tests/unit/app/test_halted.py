@@ -11,6 +11,7 @@ from schemas.analysis import HumanReviewReason
 from tests.fakes.handler_rig import HandlerRig, body, until
 from tests.fakes.scripted import World, incident
 from worker.app.halted import AT_ONCE, HaltedRequests
+from worker.domain.journal.steps import FAILED, INTERNAL_ERROR
 from worker.domain.values.errors import GiveUp, GiveUpReason
 from worker.domain.values.ports import StoredRequest
 
@@ -73,6 +74,25 @@ async def test_a_request_that_was_answered_meanwhile_is_only_removed():
     rig.cancellations.keys.add("rr-7")
     await halted(rig).look()
     assert (1, {}) == (len(rig.world.events.told), rig.requests.stored)
+
+
+async def test_a_request_that_cannot_be_answered_stops_neither_the_look_nor_the_worker():
+    rig = HandlerRig()
+    publish = rig.world.events.result
+
+    async def result(found, **how):
+        if found.remediation_id == "rr-1":
+            raise ValueError("a message of 2000000 bytes")
+        return await publish(found, **how)
+
+    rig.world.events.result = result
+    for sequence in (1, 2):
+        queue(rig, sequence)
+        rig.cancellations.keys.add(f"rr-{sequence}")
+    rig.admission.block("no such key")
+    await halted(rig).look()
+    assert ({"rr-2"}, [1]) == (set(reasons(rig)), sorted(rig.requests.stored))
+    assert [(FAILED, INTERNAL_ERROR)] == rig.ends
 
 
 async def test_a_long_queue_is_looked_at_part_by_part_again_and_again():
