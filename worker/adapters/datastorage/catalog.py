@@ -23,7 +23,7 @@ from worker.adapters.datastorage.apis import (
 from worker.adapters.datastorage.client import DataStorageClient
 from worker.adapters.json_server import Exchange, RequestFailedError, ServerClient
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.selection import for_final_choice, mismatches
+from worker.domain.catalog.selection import if_fitting
 from worker.domain.catalog.similarity import MeaningRanking
 from worker.domain.values.bounded import BoundedDict
 from worker.domain.values.errors import CatalogUnavailable
@@ -90,7 +90,7 @@ class DataStorageCatalog(ServerClient):
             return listed and await self._api.confirm(exchange, listed, context)
 
         now = await self._call(look)
-        return None if now is None or mismatches(now, for_final_choice(context)) else now
+        return if_fitting(now, context)
 
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""

@@ -16,15 +16,9 @@ from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import Database, has_embeddings
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.rows import storable, workflow_of
+from worker.domain.catalog import selection
 from worker.domain.catalog.candidates import Candidates
 from worker.domain.catalog.search import best_matches, undecided
-from worker.domain.catalog.selection import (
-    PAGE_SIZE,
-    after_cursor,
-    for_final_choice,
-    mismatches,
-    workflow_page,
-)
 from worker.domain.catalog.similarity import QueryVectors, Vector, words_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
@@ -120,13 +114,13 @@ class PostgresCatalog(Database):
 
         async def work(connection: asyncpg.Connection) -> WorkflowPage:
             selected = (await self._declared(connection)).of_action(action_type, context)
-            rest, found = after_cursor(selected.ids, cursor), list[Workflow]()
-            while len(found) <= PAGE_SIZE and rest:  # some may have been disabled since the push
-                size = PAGE_SIZE + 1 - len(found)
+            rest, found = selection.after_cursor(selected.ids, cursor), list[Workflow]()
+            while len(found) <= selection.PAGE_SIZE and rest:  # some may have been disabled since the push
+                size = selection.PAGE_SIZE + 1 - len(found)
                 shown = await self._shown(connection, rest[:size])
                 found += [shown[i] for i in rest[:size] if i in shown]
                 rest = rest[size:]
-            return workflow_page(found, selected.excluded)
+            return selection.workflow_page(found, selected.excluded)
 
         return await self.read(work)
 
@@ -137,7 +131,7 @@ class PostgresCatalog(Database):
             return None
         row = await self.read(lambda connection: connection.fetchrow(statements.ONE, wanted))
         found = self._workflow(row["document"]) if row else None
-        return None if found is None or mismatches(found, for_final_choice(context)) else found
+        return selection.if_fitting(found, context)
 
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""

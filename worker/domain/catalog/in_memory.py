@@ -5,15 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
+from worker.domain.catalog import selection
 from worker.domain.catalog.candidates import Candidates
 from worker.domain.catalog.search import best_matches, undecided
-from worker.domain.catalog.selection import (
-    PAGE_SIZE,
-    after_cursor,
-    for_final_choice,
-    mismatches,
-    workflow_page,
-)
 from worker.domain.catalog.similarity import Scores, TextIndex, passage_of
 from worker.domain.values.workflow_search import SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
@@ -45,7 +39,7 @@ class CatalogSnapshot:
     def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
         """The workflow, or None when it is unknown or does not fit. The signal type filters searches only."""
         found = self._workflows.get(workflow_id.strip())
-        return None if found is None or mismatches(found, for_final_choice(context)) else found
+        return selection.if_fitting(found, context)
 
     def actions(self, context: SelectionContext) -> tuple[ActionSummary, ...]:
         """Types of action with at least one workflow that fits, by name."""
@@ -57,8 +51,8 @@ class CatalogSnapshot:
         A cursor that names no workflow of the list starts at the first page.
         """
         selected = self._candidates.of_action(action_type, context)
-        shown = after_cursor(selected.ids, cursor)[: PAGE_SIZE + 1]
-        return workflow_page([self._workflows[i] for i in shown], selected.excluded)
+        shown = selection.after_cursor(selected.ids, cursor)[: selection.PAGE_SIZE + 1]
+        return selection.workflow_page([self._workflows[i] for i in shown], selected.excluded)
 
     def search(
         self, query: SearchQuery, context: SelectionContext, by_meaning: Scores | None = None

@@ -185,6 +185,11 @@ def _mismatch(workflow: Workflow, context: SelectionContext, name: str) -> Misma
     return Mismatch(name, str(_detected(context)[name.removeprefix(DETECTED)]), (wanted[name],))
 
 
+def if_fitting(found: Workflow | None, context: SelectionContext) -> Workflow | None:
+    """The workflow that was found, unless it does not fit as the final choice."""
+    return None if found is None or mismatches(found, for_final_choice(context)) else found
+
+
 def for_final_choice(context: SelectionContext) -> SelectionContext:
     """The context that a chosen workflow must fit: the signal type filters searches only."""
     return replace(context, signal_type="")
