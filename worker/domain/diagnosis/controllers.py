@@ -65,10 +65,8 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
         yield stated(Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", also=also)
     elif target and _states(active, "False", NO_METRICS) and _undeclared(facts.get(target) or {}):
         told = f"{ref} cannot compute utilization: {target} declares no requests"
-        found, rollout = (
-            stated(Cause.AUTOSCALER, target, told, also=(ref,)),
-            structure.rollout_of(facts, target),
-        )
+        found = stated(Cause.AUTOSCALER, target, told, also=(ref,))
+        rollout = structure.rollout_of(facts, target)
         new = rollout and not _undeclared({"spec": {"template": template_of(rollout.previous)}})
         yield rollout.undoing(found) if rollout and new else found
     elif _states(active, "False", SELECTORS):
@@ -157,11 +155,8 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
 
 def superseded(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Diagnosis | None:
     """A failed Job of a CronJob whose later Job has succeeded: it and its pods are a record of the past."""
-    owner, failure, made = (
-        structure.owner_of(manifest),
-        condition(manifest, "Failed"),
-        structure.created(manifest),
-    )
+    owner, made = structure.owner_of(manifest), structure.created(manifest)
+    failure = condition(manifest, "Failed")
     failed = moment(failure.get("lastTransitionTime"))
     if owner is None or owner.kind != "CronJob" or not holds(manifest, "Failed"):
         return None  # Jobs of another owner do different work

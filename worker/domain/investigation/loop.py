@@ -19,15 +19,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
+from worker.domain.investigation import corrections
 from worker.domain.investigation import journaled_steps as journaled
-from worker.domain.investigation.corrections import (
-    MAX_CALLS_PER_REPLY,
-    NOT_RUN,
-    TOO_MANY,
-    WRAP_UP,
-    correction,
-    refusals,
-)
 from worker.domain.investigation.models.shrink import expected_tokens, fitted, prefix_chars, shrunk
 from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
 from worker.domain.investigation.toolbox.toolbox import Toolbox
@@ -167,7 +160,7 @@ async def investigate(given: Investigation) -> Investigated:
         judged = await loop.judge_answer(asked.reply)
         if judged.stop or loop.is_over:
             return loop.ended(asked.reply.model, judged.stop, judged.stop_detail)
-        loop.turns.append(correction(asked.reply, judged.verdict, loop.next_attempt))
+        loop.turns.append(corrections.correction(asked.reply, judged.verdict, loop.next_attempt))
     return loop.ended(given.model.name, Stop.BUDGET_SPENT, used_up)
 
 
@@ -367,19 +360,19 @@ class _Loop:
     def _allowed_calls(self, reply: Reply) -> tuple[ToolCall, ...]:
         """The tool calls of a reply that are run: the first ones, within what is left of the budget."""
         room = max(0, self._given.limits.tool_calls - self._spent.tool_calls)
-        return reply.tool_calls[: min(MAX_CALLS_PER_REPLY, room)]
+        return reply.tool_calls[: min(corrections.MAX_CALLS_PER_REPLY, room)]
 
     async def _run(self, reply: Reply, allowed: Sequence[ToolCall], tool_calls: int) -> journaled.Ran:
         """Run the allowed calls, refuse the others. `tool_calls` counts those run by the end of this turn."""
         given = self._given
         results = await given.toolbox.run_all(allowed)
         spent = replace(self.spent, tool_calls=tool_calls)
-        refusal = NOT_RUN if tool_calls >= given.limits.tool_calls else TOO_MANY
-        results = (*results, *refusals(reply.tool_calls[len(allowed) :], refusal))
+        refusal = corrections.NOT_RUN if tool_calls >= given.limits.tool_calls else corrections.TOO_MANY
+        results = (*results, *corrections.refusals(reply.tool_calls[len(allowed) :], refusal))
         for call, result in zip(reply.tool_calls, results, strict=True):
             await given.observer.tool_ran(call, result)
         expected = expected_tokens((*self.turns, ToolTurn(results)), self._prefix)
-        note = WRAP_UP if must_wrap_up(spent, given.limits, expected) else ""
+        note = corrections.WRAP_UP if must_wrap_up(spent, given.limits, expected) else ""
         return journaled.Ran(ToolTurn(results, note), spent.wall_seconds)
 
     def _count(self, spent: Spent) -> None:

@@ -15,19 +15,11 @@ from worker.domain.values.workflows import Workflow
 from worker.domain.verdict.answers.answer import Answer, Problem, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks import cause
+from worker.domain.verdict.checks import workflow as choice
 from worker.domain.verdict.checks.evidence import check_claims
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import ResolvedObject, TargetChoice
-from worker.domain.verdict.checks.workflow import (
-    check_fit,
-    check_history,
-    check_identity,
-    check_reported,
-    check_safety,
-    check_target,
-    known_alternatives,
-)
 from worker.domain.verdict.verdict import NO_OBJECT, Accepted, Rejected, Verdict
 
 MAX_SHOWN_PROBLEMS = 24
@@ -51,7 +43,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         report.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
     workflow, target = _check_choice(answer, facts, affected, signal_type, report)
     blamed = None if any(p.path.startswith(cause.TARGET_PATH) for p in report.problems) else affected
-    alternatives = known_alternatives(answer, facts, report)
+    alternatives = choice.known_alternatives(answer, facts, report)
     _note_missing(answer, report)
     chosen = answer.selected_workflow
     accepted = Accepted(
@@ -100,28 +92,25 @@ def _check_choice(
     report: CheckReport,
 ) -> tuple[Workflow | None, TargetChoice]:
     """Check the chosen workflow. Returns it with its target and parameters; None when it cannot be judged."""
-    identified = check_identity(answer, facts, report)
+    identified = choice.check_identity(answer, facts, report)
     if identified is None:
         return None, NO_TARGET
     chosen, workflow = identified
-    target = check_target(chosen, workflow, affected, facts, report) if affected else NO_TARGET
+    target = choice.check_target(chosen, workflow, affected, facts, report) if affected else NO_TARGET
     context = replace(lookup_context(answer, facts.context), signal_type=signal_type)
     objects = [*(affected.chain if affected else ()), *([target.target] if target.target else [])]
-    check_fit(workflow, context, objects, report)
-    check_safety(workflow, facts.safety, chosen.estimated_downtime_seconds, report)
-    check_reported(signal_type, facts, report)
-    check_history(chosen.rationale or answer.rationale, workflow, target.parameters, facts, report)
+    choice.check_fit(workflow, context, objects, report)
+    choice.check_safety(workflow, facts.safety, chosen.estimated_downtime_seconds, report)
+    choice.check_reported(signal_type, facts, report)
+    choice.check_history(chosen.rationale or answer.rationale, workflow, target.parameters, facts, report)
     return workflow, target
 
 
 def correction_message(problems: Sequence[Problem], attempt: str = "the next attempt") -> str:
     """The message to the model: everything that is wrong, and what to send instead, as which attempt."""
-    lines = [
-        f"- {p.path}: {one_line(p.message, MAX_PROBLEM_CHARS)}"
-        if p.path
-        else f"- {one_line(p.message, MAX_PROBLEM_CHARS)}"
-        for p in problems[:MAX_SHOWN_PROBLEMS]
-    ]
+    places = [f"{p.path}: " if p.path else "" for p in problems[:MAX_SHOWN_PROBLEMS]]
+    told = [one_line(p.message, MAX_PROBLEM_CHARS) for p in problems]
+    lines = [f"- {place}{message}" for place, message in zip(places, told, strict=False)]
     if len(problems) > MAX_SHOWN_PROBLEMS:
         lines.append(f"- and {len(problems) - MAX_SHOWN_PROBLEMS} more")
     if any(p.kind is ProblemKind.UNREADABLE for p in problems):

@@ -132,10 +132,7 @@ def _reviews(
             detail = f"{detail.removesuffix('.')}. {_last_rejection(ending.verdict)[1]}"
         yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail
     if ending.expired:
-        yield (
-            HumanReviewReason.DECISION_EXPIRED,
-            "The request expired before it was decided (expires_at).",
-        )
+        yield HumanReviewReason.DECISION_EXPIRED, "The request expired before it was decided (expires_at)."
     if ending.cancelled:
         yield HumanReviewReason.OPERATOR_ESCALATION, "The request was cancelled."
 

@@ -70,6 +70,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
     """
     accepted, conclusion = parts.accepted, parts.conclusion
     last = parts.attempts[-1] if parts.attempts else None
+    kept = accepted if conclusion.workflow is WorkflowFate.KEPT else None
     return analysis.AnalysisResult(
         kind=RequestKind.RECOVERY if isinstance(parts.request, RecoveryRequest) else RequestKind.INCIDENT,
         incident_id=parts.request.incident_id,
@@ -79,9 +80,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         root_cause_analysis=_root_cause(accepted) if accepted else None,
         affected_resource=_affected(accepted) if accepted else None,
         confidence=accepted.confidence if accepted else None,
-        selected_workflow=_workflow(accepted)
-        if accepted and conclusion.workflow is WorkflowFate.KEPT
-        else None,
+        selected_workflow=_workflow(kept) if kept else None,
         alternative_workflows=_alternatives(accepted, conclusion) if accepted else (),
         needs_human_review=conclusion.needs_human_review,
         human_review_reason=conclusion.reason,
@@ -93,9 +92,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         warnings=_texts([*parts.warnings, *(accepted.warnings if accepted else ())]),
         alignment_verdict=parts.alignment,
         corroboration=parts.corroborated.corroboration,
-        parameter_origins=dict(parts.corroborated.origins)
-        if conclusion.workflow is WorkflowFate.KEPT
-        else {},
+        parameter_origins=dict(parts.corroborated.origins) if kept else {},
         diagnosis=parts.corroborated.causes,
         detected_labels=parts.detected_labels,
         evidence=_evidence(parts.evidence),

@@ -7,15 +7,7 @@ from typing import Annotated
 from pydantic import AliasChoices, Field, WithJsonSchema
 
 from worker.domain.cluster.pods import Container, containers, pod_status
-from worker.domain.cluster.rendering.logs import (
-    NoSuchPlace,
-    between,
-    clean_lines,
-    log_excerpt,
-    matching,
-    most_interesting,
-    redacted,
-)
+from worker.domain.cluster.rendering import logs as rendering
 from worker.domain.investigation.toolbox import tool
 from worker.domain.investigation.toolbox.cluster import problem_of
 from worker.domain.untrusted.evidence import EvidenceKind
@@ -76,24 +68,24 @@ async def get_pod_logs(run: tool.ToolContext, asked: GetPodLogs) -> tool.ToolOut
         raw = await run.cluster.logs(query)
     except ClusterError as error:
         raise _no_log(error, chosen, asked, scope) from error
-    lines = clean_lines(raw)
+    lines = rendering.clean_lines(raw)
     if not asked.is_end:
         found = _part(lines, asked, scope)
         scope = f"{scope}: {len(found)} of the last {len(lines)} lines match"
         reads_on = asked.after and not asked.before
         lines = found[: asked.tail_lines] if reads_on else found[-asked.tail_lines :]
-    shown = log_excerpt(redacted(lines), tool.RESULT_TOKENS, len(lines))
+    shown = rendering.log_excerpt(rendering.redacted(lines), tool.RESULT_TOKENS, len(lines))
     return tool.ToolOutput(shown.body or _nothing(asked, pod), scope, shown.cut)
 
 
 def _part(lines: list[str], asked: GetPodLogs, scope: str) -> list[str]:
     """The lines between the two places that contain one of the texts. Raises ToolProblem."""
     try:
-        found = between(lines, asked.after, asked.before)
-    except NoSuchPlace as place:
+        found = rendering.between(lines, asked.after, asked.before)
+    except rendering.NoSuchPlace as place:
         message = f"none of the last {len(lines)} lines holds {place}; give a time, or a text as it stands in a line"
         raise tool.ToolProblem(message, scope=scope) from place
-    return matching(found, asked.grep) if asked.grep else found
+    return rendering.matching(found, asked.grep) if asked.grep else found
 
 
 async def _pod(run: tool.ToolContext, ref: ObjectRef) -> Manifest:
@@ -118,7 +110,7 @@ def _choose(pod: Manifest, asked: GetPodLogs, ref: ObjectRef) -> Container:
         raise tool.ToolProblem(f"{ref} has no container {asked.container}; it has: {names}", scope=str(ref))
     if not found:
         raise tool.ToolProblem(f"{ref} has no containers", scope=str(ref))
-    return most_interesting(found)
+    return rendering.most_interesting(found)
 
 
 def _scope(ref: ObjectRef, container: str, asked: GetPodLogs) -> str:

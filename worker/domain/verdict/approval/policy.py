@@ -13,14 +13,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from schemas.analysis import (
-    AffectedResource,
-    Approval,
-    ApprovalFactor,
-    Corroboration,
-    CorroborationSource,
-    ParameterOrigin,
-)
+from schemas import analysis
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, normalize_risk
@@ -36,7 +29,7 @@ from worker.domain.verdict.approval.factors import FactorCode, factor, sentence,
 from worker.domain.verdict.verdict import Accepted, actionable
 
 PRODUCTION = "production"
-NOT_CORROBORATED = Corroboration(by=CorroborationSource.NONE)
+NOT_CORROBORATED = analysis.Corroboration(by=analysis.CorroborationSource.NONE)
 MAX_TEXT_CHARS = 500
 MAX_PARTS = 100
 """The most items of a list or map in the input; the rest is cut."""
@@ -67,14 +60,14 @@ class PolicyFacts:
     detected_labels: DetectedLabels
     custom_labels: Mapping[str, Sequence[str]]
     warnings: Sequence[str] = ()
-    approval_factors: Sequence[ApprovalFactor] = ()
+    approval_factors: Sequence[analysis.ApprovalFactor] = ()
     estimated_downtime_seconds: int | None = None
     estimated_risk: str = ""
     declared_risk: str = ""
     recovery_attempt: int | None = None
     injection_suspected: bool = False
-    corroboration: Corroboration = NOT_CORROBORATED
-    parameter_origins: Mapping[str, ParameterOrigin] = field(default_factory=dict)
+    corroboration: analysis.Corroboration = NOT_CORROBORATED
+    parameter_origins: Mapping[str, analysis.ParameterOrigin] = field(default_factory=dict)
     track_record: TrackRecord | None = None
     unverified: bool = False
 
@@ -86,8 +79,8 @@ def policy_facts(
     labels: DetectedLabels | None,
     confidence_threshold: float,
     injection: bool,
-    corroboration: Corroboration | None = None,
-    origins: Mapping[str, ParameterOrigin] = MappingProxyType({}),
+    corroboration: analysis.Corroboration | None = None,
+    origins: Mapping[str, analysis.ParameterOrigin] = MappingProxyType({}),
     records: TrackRecords | None = None,
 ) -> PolicyFacts:
     """The facts that approval may depend on. `labels` are those of the affected resource."""
@@ -135,11 +128,8 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
     approval factors as sentences.
     """
     environment = facts.environment.strip().lower()
-    downtime = (
-        {}
-        if facts.estimated_downtime_seconds is None
-        else {"estimated_downtime_seconds": facts.estimated_downtime_seconds}
-    )
+    seconds = facts.estimated_downtime_seconds
+    downtime = {} if seconds is None else {"estimated_downtime_seconds": seconds}
     lists = (facts.warnings, facts.approval_factors, facts.custom_labels, *facts.custom_labels.values())
     cut = [factor(FactorCode.POLICY_INPUT_CUT)] if any(len(found) > MAX_PARTS for found in lists) else []
     factors = [*cut, *facts.approval_factors]
@@ -201,14 +191,16 @@ def _bounded(value: Any) -> Any:
     return value
 
 
-def merge_approval(policy: Approval, factors: Sequence[ApprovalFactor]) -> Approval:
+def merge_approval(
+    policy: analysis.Approval, factors: Sequence[analysis.ApprovalFactor]
+) -> analysis.Approval:
     """The policy's decision and the approval factors of the worker, each of which requires approval.
 
     A reason of the policy becomes a factor too, unless it is the sentence of a factor that it was given.
     """
     own = sentences(factors)
     told = [factor(FactorCode.POLICY_DECISION, reason) for reason in policy.reasons if reason not in own]
-    return Approval(
+    return analysis.Approval(
         required=policy.required or bool(factors),
         reasons=tuple(dict.fromkeys((*policy.reasons, *own))),
         factors=tuple(dict.fromkeys((*(policy.factors or told), *factors))),
@@ -216,24 +208,17 @@ def merge_approval(policy: Approval, factors: Sequence[ApprovalFactor]) -> Appro
     )
 
 
-def _corroboration(found: Corroboration) -> dict[str, Any]:
-    return {
-        "by": str(found.by),
-        "object": _resource(found.object or ObjectRef("", "")),
-        "finding": found.finding,
-        "evidence": list(found.evidence),
-        "doubt": found.doubt,
-        "reason": found.reason,
-    }
+def _corroboration(found: analysis.Corroboration) -> dict[str, Any]:
+    return {**found.model_dump(mode="json"), "object": _resource(found.object or ObjectRef("", ""))}
 
 
-def observed(approval: Approval) -> Approval:
+def observed(approval: analysis.Approval) -> analysis.Approval:
     """The approval that observe mode publishes.
 
     It is required, and says what the policy would have decided otherwise.
     """
     mode = factor(FactorCode.OBSERVE_MODE)
-    return Approval(
+    return analysis.Approval(
         required=True,
         reasons=(sentence(mode), *approval.reasons),
         factors=(mode, *approval.factors),
@@ -243,8 +228,8 @@ def observed(approval: Approval) -> Approval:
     )
 
 
-def _resource(ref: ObjectRef | AffectedResource) -> dict[str, str]:
-    return {name: getattr(ref, name) for name in AffectedResource.model_fields}
+def _resource(ref: ObjectRef | analysis.AffectedResource) -> dict[str, str]:
+    return {name: getattr(ref, name) for name in analysis.AffectedResource.model_fields}
 
 
 def _known_labels(labels: DetectedLabels) -> dict[str, Any]:
@@ -280,13 +265,15 @@ EXAMPLE = PolicyFacts(
     estimated_downtime_seconds=10,
     estimated_risk="low",
     declared_risk="low",
-    corroboration=Corroboration(
-        by=CorroborationSource.RULES,
-        object=AffectedResource(kind="Deployment", name="api", namespace="shop", api_version="apps/v1"),
+    corroboration=analysis.Corroboration(
+        by=analysis.CorroborationSource.RULES,
+        object=analysis.AffectedResource(
+            kind="Deployment", name="api", namespace="shop", api_version="apps/v1"
+        ),
         finding="stale_configuration",
         reason="The containers of Deployment shop/api started before ConfigMap shop/api changed.",
     ),
-    parameter_origins={"TARGET_RESOURCE_NAME": ParameterOrigin.CODE},
+    parameter_origins={"TARGET_RESOURCE_NAME": analysis.ParameterOrigin.CODE},
     track_record=TrackRecord(proposed=14, succeeded=12, failed=1),
 )
 RECORD = frozenset(f"track_record.{name}" for name in ("proposed", "succeeded", "failed"))

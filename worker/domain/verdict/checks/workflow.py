@@ -13,14 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from schemas.safety import SafetyContext
+from worker.domain.catalog import selection
 from worker.domain.catalog.parameter_values import BadValueError, check_value
-from worker.domain.catalog.selection import (
-    for_final_choice,
-    mismatches,
-    other_signal_type,
-    unmet_labels,
-    works_against_gitops,
-)
 from worker.domain.cluster.history import same_as_before, summary
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.json_read import read_json
@@ -121,16 +115,16 @@ def check_fit(
     `objects` are the affected one, its owners, the target.
     """
     final = replace(context, components=tuple((o.api_version, o.kind) for o in objects))
-    for mismatch in mismatches(workflow, for_final_choice(final)):
+    for mismatch in selection.mismatches(workflow, selection.for_final_choice(final)):
         message = f"{workflow.workflow_id} does not fit: {mismatch}; choose another workflow, or null"
         report.reject(
             ProblemKind.WORKFLOW_UNKNOWN, f"{WORKFLOW_PATH}.workflow_id", one_line(message, MAX_PROBLEM_CHARS)
         )
-    if made_for := other_signal_type(workflow, final):
+    if made_for := selection.other_signal_type(workflow, final):
         report.require_approval(FactorCode.WORKFLOW_FOR_OTHER_SIGNAL, made_for)
-    for label in unmet_labels(workflow, final):
+    for label in selection.unmet_labels(workflow, final):
         report.require_approval(FactorCode.WORKFLOW_LABEL_UNMET, label)
-    if works_against_gitops(workflow, final):
+    if selection.works_against_gitops(workflow, final):
         report.warnings.append(f"A GitOps tool manages the target and may undo {workflow.workflow_id}.")
 
 
@@ -181,12 +175,8 @@ def known_alternatives(
     for place, alternative in enumerate(answer.alternatives):
         if alternative.workflow_id not in facts.alternatives:
             shown = one_line(alternative.workflow_id, SHOWN_CHARS)
-            late = place >= MAX_ALTERNATIVES
-            why = (
-                f"only {MAX_ALTERNATIVES} are looked up"
-                if late
-                else "it is not in the catalog or does not fit"
-            )
+            late, unfit = f"only {MAX_ALTERNATIVES} are looked up", "it is not in the catalog or does not fit"
+            why = late if place >= MAX_ALTERNATIVES else unfit
             report.notes.append(f"alternative {shown} was left out: {why}")
         elif alternative.workflow_id != chosen:
             kept.setdefault(alternative.workflow_id, alternative)
