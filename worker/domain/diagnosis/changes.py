@@ -31,6 +31,8 @@ from worker.domain.diagnosis.structure import (
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SOON = timedelta(hours=1)
+MADE_ONCE = frozenset({"Pod", "Job", "CronJob"})
+"""Kinds whose running pods nobody makes again, or only from the start of their work."""
 SAME_CLOCK = timedelta(seconds=5)  # times that the API server writes are comparable
 
 
@@ -152,5 +154,6 @@ def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Mani
             if lately(facts, when):
                 told = f"the containers of {workload} started before {reference(found)} changed and still hold its former values"
                 cause, also = Cause.STALE_CONFIGURATION, (reference(pod),)
-                stale = stated(cause, workload, told, {Remedy.RESTART}, (), also, Strength.TIMED)
+                remedies = () if workload.kind in MADE_ONCE else (Remedy.RESTART,)
+                stale = stated(cause, workload, told, remedies, (), also, Strength.TIMED)
                 yield replace(stale, reads=(reference(pod), reference(found)))

@@ -75,7 +75,7 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
         secrets = [structure.ref_to("Secret", name, workload.namespace) for name in names if name]
         makers = [maker for secret in secrets for maker in _makers(failing.facts, secret)]
         secrets = [*makers, *secrets]
-        remedies = set() if makers else {Remedy.REFRESH_PULL_SECRET}
+        remedies = {Remedy.REFRESH_PULL_SECRET} if secrets and not makers else set()
     if rollout and not structure.made_by(failing.facts, failing.pod, rollout.newest):
         remedies.discard(Remedy.FIX_IMAGE)  # the template may name another image by now
     elif rollout and is_new and (problem not in OF_REGISTRY or _moved(rollout, container)):
@@ -180,7 +180,7 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
     if rollout and not structure.made_by(facts, failing.pod, rollout.newest):
         remedies.clear()  # the newest revision may ask for something else
     elif rollout and rollout.touches("olumes", "env") and not _asked_before(facts, rollout, ref, part):
-        remedies.add(Remedy.ROLL_BACK)
+        remedies = remedies - {Remedy.RESTORE_CONFIGURATION} | {Remedy.ROLL_BACK}  # no former state has it
     what = "is missing (not found)" if part is MissingPart.OBJECT else "lacks a key that they use"
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
     told = f"The pods of {workload} cannot start: {ref} {what}"

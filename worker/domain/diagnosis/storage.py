@@ -79,8 +79,7 @@ def _pending(
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
         if provisioner == scheduling.STATIC or failed or (extra and not waits):
             told = f"{claim} stays Pending: no volume of class {name} is free or can be provisioned"
-            refused = failed and not extra  # it would refuse another claim, too
-            yield _finding(claim, (*also, *extra), told, set() if refused else {Remedy.RECREATE_CLAIM})
+            yield _finding(claim, (*also, *extra), told, set())  # nor would another claim get one
 
 
 def provisioners(facts: ClusterFacts, claim: ObjectRef) -> list[ObjectRef]:

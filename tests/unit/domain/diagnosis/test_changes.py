@@ -30,22 +30,6 @@ async def test_a_failure_right_after_a_rollout_speaks_for_a_rollback():
     assert (await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment"))).confirmed
 
 
-@pytest.mark.parametrize(
-    ("kind", "needs"),
-    [
-        ("ServiceAccount", {"serviceAccountName": "before"}),
-        ("PersistentVolumeClaim", {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "before"}}]}),
-        ("ConfigMap", {"volumes": [{"name": "d", "configMap": {"name": "before"}}]}),
-    ],
-)  # fmt: skip
-async def test_a_revision_whose_needs_are_gone_cannot_be_gone_back_to(kind, needs):
-    api = rolled_out(failed_at="2026-06-04T15:05:00Z")
-    api[3]["spec"]["template"]["spec"] |= needs
-    back = claim(api[0], "RollbackDeployment")
-    assert not (await judged(*api, about=api[0], claim=back)).confirmed
-    assert (await judged(*api, obj(kind, "before"), about=api[0], claim=back)).confirmed
-
-
 async def test_a_failure_long_after_the_rollout_does_not():
     api = rolled_out(failed_at="2026-06-04T17:30:00Z")
     assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
@@ -237,6 +221,19 @@ async def test_a_change_that_is_seen_only_after_a_restart_is_stale_configuration
     api[2]["status"] = running()
     found = (await findings(*api, about=api[0]))[0]
     assert (found.cause, found.remedies) == (Cause.STALE_CONFIGURATION, {Remedy.RESTART})
+
+
+@pytest.mark.parametrize("kind", ["Job", ""])
+async def test_pods_that_nobody_makes_again_are_not_restarted(kind):
+    conf = configured("2026-06-04T15:00:00Z")[-1]
+    job = [obj("Job", "once", api_version="batch/v1", spec={}, status={"active": 1})] if kind else []
+    alone = obj("Pod", "once-x1x1x", spec=configured("x")[2]["spec"], status=running())
+    if job:
+        alone["metadata"]["ownerReferences"] = [
+            {"kind": kind, "apiVersion": "batch/v1", "name": "once", "controller": True}
+        ]
+    found = (await findings(*job, alone, conf, about=alone))[0]
+    assert (found.cause, found.remedies) == (Cause.STALE_CONFIGURATION, frozenset())
 
 
 async def test_a_change_of_long_ago_makes_no_stale_configuration():

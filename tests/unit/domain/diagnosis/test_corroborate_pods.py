@@ -213,6 +213,7 @@ async def test_a_readiness_probe_on_a_port_that_is_not_declared():
 )
 async def test_images_by_the_class_of_the_message(message, remedies):
     api = workload(status=waiting("ImagePullBackOff", message))
+    api[2]["spec"]["imagePullSecrets"] = [{"name": "reg"}]
     found = await first(*api, about=api[2])
     assert found.cause is Cause.IMAGE
     assert found.remedies == remedies
@@ -298,6 +299,8 @@ async def test_docker_hub_does_not_say_whether_an_image_is_absent_or_denied():
     api = new_image(denied)
     assert (await first(*api, about=api[0])).remedies == {Remedy.FIX_IMAGE, Remedy.ROLL_BACK}
     api = new_image(denied, "2026-06-01T11:00:00Z")
+    assert not (await first(*api, about=api[0])).remedies  # the pod has no secret to refresh
+    api[2]["spec"]["imagePullSecrets"] = [{"name": "reg"}]
     assert (await first(*api, about=api[0])).remedies == {Remedy.REFRESH_PULL_SECRET}
 
 
@@ -330,6 +333,14 @@ async def test_a_config_map_that_never_was_there_cannot_be_restored():
     assert Remedy.RESTORE_CONFIGURATION in (await first(*api, about=api[0])).remedies
     api[0]["status"] = {"replicas": 1}
     assert Remedy.RESTORE_CONFIGURATION not in (await first(*api, about=api[0])).remedies
+
+
+async def test_a_config_map_that_only_the_newest_revision_asks_for_cannot_be_restored():
+    api = mounting(name="conf")
+    api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    api[1]["spec"]["template"]["spec"]["volumes"] = api[2]["spec"]["volumes"]
+    found = await first(*api, replica_set(api[0], "zz", 1), about=api[0])
+    assert found.remedies == {Remedy.ROLL_BACK}
 
 
 async def test_a_key_that_a_config_map_lacks():
