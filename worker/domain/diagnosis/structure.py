@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,10 +28,15 @@ from worker.domain.cluster.kinds import REVISIONS_KEPT_AS, WORKLOADS
 from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.references import references_of, selects
 from worker.domain.diagnosis.causes import Diagnosis, Remedy, named
-from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts, Presence
+from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts
 from worker.domain.values.objects import Manifest, ObjectRef
 
 MAX_DEPTH = 5
+NAMED_BY_SPEC = {
+    "ServiceAccount": "serviceAccountName", "PriorityClass": "priorityClassName", "RuntimeClass": "runtimeClassName",
+}  # fmt: skip
+GIVEN = frozenset({"", "default", "system-cluster-critical", "system-node-critical"})
+"""Accounts and classes that Kubernetes makes again."""
 SLACK = timedelta(minutes=2)  # clocks of API server, controllers and nodes differ
 
 
@@ -228,30 +233,21 @@ def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
         if lines := _telling(differences(before, found[-1][1])):
             began = created(found[found.index((previous, before)) + 1][0])
             failed = unavailable_since(facts.get(workload))
-            left = needed(before) - needed(found[-1][1])
             earlier = began is not None and failed is not None and failed < began - SLACK
-            if earlier or absent(facts, workload, left):
-                return None  # its pods would not start again
-            return Rollout(found[-1][0], previous, tuple(lines), began)
+            return None if earlier else Rollout(found[-1][0], previous, tuple(lines), began)
     return None
 
 
-def absent(facts: ClusterFacts, workload: ObjectRef, names: Iterable[tuple[str, str]]) -> list[ObjectRef]:
-    """The objects of these kinds and names that are not in the namespace of a workload."""
-    refs = [ref_to(kind, name, workload.namespace) for kind, name in sorted(names)]
-    return [ref for ref in refs if facts.presence(ref) is Presence.ABSENT]
-
-
-def needed(template: dict[str, Any]) -> set[tuple[str, str]]:
-    """Kind and name of what pods cannot be made or started without.
+def needed(spec: dict[str, Any]) -> set[tuple[str, str]]:
+    """Kind and name of what pods of a spec cannot be made or started without.
 
     Secrets are left out, because they are not read, and the account `default`, which each namespace gets again.
     """
-    spec = mapping(template.get("spec"))
-    used, account = references_of(spec), text(spec.get("serviceAccountName"))
+    used = references_of(spec)
     maps = {("ConfigMap", name) for name in used.config_maps if name not in used.optional}
     claims = {("PersistentVolumeClaim", name) for name in used.claims}
-    return maps | claims | ({("ServiceAccount", account)} if account not in {"", "default"} else set())
+    others = {(kind, text(spec.get(field))) for kind, field in NAMED_BY_SPEC.items()}
+    return maps | claims | {(kind, name) for kind, name in others if name not in GIVEN}
 
 
 def unavailable_since(manifest: Manifest | None) -> datetime | None:
@@ -264,6 +260,12 @@ def revisions(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
     """The revisions of a workload, oldest first; none for a kind that keeps none."""
     kind = REVISIONS_KEPT_AS.get(workload.kind)
     return list(revisions_of(workload, facts.list(kind, workload.namespace).items)) if kind else []
+
+
+def former_spec(facts: ClusterFacts, workload: ObjectRef, number: int) -> dict[str, Any]:
+    """The pod spec of a revision of a workload; empty if there is none of this number."""
+    found = (r for r in revisions(facts, workload) if number and revision_number(r) == number)
+    return mapping(template_of(next(found, {})).get("spec"))
 
 
 def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
@@ -360,12 +362,22 @@ def observed(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> tuple[s
 
 GITOPS_MARKS = (ARGO_ANNOTATION, ARGO_LABEL, *FLUX_LABELS)
 """Keys that GitOps tools put on what they own. Only their presence counts."""
+GITOPS_WRITERS = frozenset({"argocd-controller", "kustomize-controller", "helm-controller"})
+"""Names by which GitOps tools own fields. Argo CD may mark what it owns with a label that others use, too."""
 
 
 def gitops_managed(facts: ClusterFacts, *refs: ObjectRef) -> bool:
     """True if a GitOps tool would put back a change of one of the objects."""
-    for ref in refs:
-        head = meta(facts.get(ref)) if ref.kind != "Secret" else {}
-        if {*mapping(head.get("annotations")), *mapping(head.get("labels"))}.intersection(GITOPS_MARKS):
-            return True
-    return False
+    heads = [meta(facts.get(ref)) for ref in refs if ref.kind != "Secret"]
+    keys = {key for h in heads for field in ("annotations", "labels") for key in mapping(h.get(field))}
+    writers = {text(entry.get("manager")) for h in heads for entry in mappings(h.get("managedFields"))}
+    return not keys.isdisjoint(GITOPS_MARKS) or not writers.isdisjoint(GITOPS_WRITERS)
+
+
+def changed_by_hand(manifest: Manifest) -> bool:
+    """True if somebody else has written the pod spec or the data of an object after a GitOps tool."""
+    entries = mappings(meta(manifest).get("managedFields"))
+    fields = [("f:spec", "f:template", "f:spec"), ("f:data",)]
+    wrote = [e for e in entries if any(dig(e, "fieldsV1", *path) for path in fields)]
+    names = [text(e.get("manager")) for e in sorted(wrote, key=lambda e: text(e.get("time")))]
+    return not GITOPS_WRITERS.isdisjoint(names) and names[-1] not in GITOPS_WRITERS

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 from worker.domain.cluster.conditions import holds
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text, whole
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text, whole
 from worker.domain.cluster.kinds import WORKLOADS
 from worker.domain.cluster.quantities import quantity
+from worker.domain.cluster.references import references_of
+from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.actions import ProposedAction, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
 from worker.domain.diagnosis.creation import amounts_of, exhausted
-from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.scheduling import meets_one, places_of_volume
-from worker.domain.diagnosis.structure import absent, container_specs, needed, pod_spec_of
+from worker.domain.diagnosis.facts import ClusterFacts, Presence
+from worker.domain.diagnosis.scheduling import matches_node, meets_one, places_of_volume
+from worker.domain.diagnosis.starting import missing_keys
 from worker.domain.values.objects import Manifest
 
-GROWING = frozenset({Remedy.INCREASE_MEMORY, Remedy.SCALE_UP, Remedy.RAISE_AUTOSCALER})
-"""Remedies that ask for more of what the quotas and limits of a namespace bound."""
+MORE = frozenset({Remedy.SCALE_UP, Remedy.RAISE_AUTOSCALER})
+"""Remedies that make more pods of the present template."""
+MADE = MORE | {Remedy.INCREASE_MEMORY, Remedy.ROLL_BACK, Remedy.RESTART, Remedy.RESUME}
+"""Remedies that take effect by pods which have to find what they need, and room."""
 ROLLED_OUT = frozenset(
     {Remedy.ROLL_BACK, Remedy.FIX_IMAGE, Remedy.INCREASE_MEMORY, Remedy.INCREASE_CPU, Remedy.FIX_PROBE, Remedy.RESTART}
 )  # fmt: skip
@@ -32,7 +39,9 @@ GROWTH = 2.0
 
 def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:
     """Return what would keep the action from taking effect, else ""."""
-    meant = remedies_of(action.workflow.action_type) & finding.remedies
+    offered = remedies_of(action.workflow.action_type)
+    meant, reverted = offered & finding.remedies, Remedy.REVERT_SOURCE in offered
+    by_pod = bool(action.targets) and all(ref.kind == "Pod" for ref in action.targets)
     changed = [s for s in finding.subjects if s.kind in WORKLOADS or s.kind == "ConfigMap"]
     for ref in dict.fromkeys((*action.targets, *changed)):
         manifest = (facts.get(ref) if ref.kind != "Secret" else None) or {}
@@ -40,7 +49,8 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
         deleted, newest = meta(manifest).get("deletionTimestamp"), whole(meta(manifest).get("generation"))
         replicas = whole(spec.get("replicas", 1))
         partition = whole(dig(spec, "updateStrategy", "rollingUpdate", "partition"))
-        rolled, left = meant & ROLLED_OUT, meant & LEAVING and ref.kind == "Node"
+        # the controller of a deleted pod makes another one, also while it rolls nothing out
+        rolled, left = not by_pod and meant & ROLLED_OUT, meant & LEAVING and ref.kind == "Node"
         kept = {
             "is being deleted": deleted and Remedy.REMOVE_FINALIZER not in meant,
             "has a newer spec than its controller has seen": isinstance(seen, int) and seen < newest,
@@ -50,11 +60,19 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
             "waits for deletions": rolled and dig(spec, "updateStrategy", "type") == "OnDelete",
             "rolls out to none of its pods": rolled and 0 < replicas <= partition,
             "has pods that fit no other node": left and _holds_pods(facts, manifest),
+            "was last changed by hand": reverted and structure.changed_by_hand(manifest),
         }
         if why := next((state for state, is_so in kept.items() if is_so), ""):
             return f"{ref} {why}"
-    grown = [m for ref in finding.subjects if ref.kind in WORKLOADS and (m := facts.get(ref))]
-    return _growth_hindrance(facts, grown[0], finding) if grown and meant & GROWING else ""
+    homes = [m for ref in finding.subjects if ref.kind in WORKLOADS and (m := facts.get(ref))]
+    if not homes or not meant & MADE:
+        return ""
+    spec, own = _spec_made(facts, homes[0], meant, finding), structure.pod_spec_of(homes[0])
+    surges = not by_pod and Remedy.ROLL_BACK not in meant and _surges(homes[0])
+    known = own if Remedy.ROLL_BACK in meant else {}
+    lack = _lack(facts, homes[0], spec, known, alone=surges and Remedy.RESTART in meant)
+    excess = _excess(facts, homes[0], spec, one_more=surges or bool(meant & MORE))
+    return next(chain(lack if meant != {Remedy.INCREASE_MEMORY} else (), excess), "")
 
 
 def _holds_pods(facts: ClusterFacts, node: Manifest) -> bool:
@@ -67,43 +85,92 @@ def _holds_pods(facts: ClusterFacts, node: Manifest) -> bool:
     return len(nodes) > 1 and not all(any(meets_one(terms, n) for n in free) for terms in [[], *here])
 
 
-def _growth_hindrance(facts: ClusterFacts, workload: Manifest, finding: Diagnosis) -> str:
-    """Return what leaves no room for a larger container or for one more pod of the workload, or what the pod lacks."""
-    home, asked, larger = reference(workload).namespace, *_asked(workload, finding)
-    quotas = [q for q in facts.list("ResourceQuota", home).items if SCOPES.isdisjoint(mapping(q.get("spec")))]
-    ranges = facts.list("LimitRange", home).items if larger else ()
-    most = [(r, e, dig(e, "max", "memory")) for r in ranges for e in mappings(dig(r, "spec", "limits"))]
-    tight = [q for q in quotas if exhausted(q, asked)]
-    tight += [r for r, e, top in most if larger.get(text(e.get("type")), 0.0) > (quantity(top) or math.inf)]
-    if tight:
-        return f"{reference(tight[0])} leaves no room for it"
-    if larger:
-        sizes = [quantity(dig(n, "status", "allocatable", "memory")) or 0 for n in facts.list("Node").items]
-        return "no node has as much memory" if sizes and max(sizes) < larger["Container"] else ""
-    gone = absent(facts, reference(workload), needed(mapping(dig(workload, "spec", "template"))))
-    return f"its pods need {gone[0]}, which does not exist" if gone else ""
+def _spec_made(
+    facts: ClusterFacts, workload: Manifest, meant: frozenset[Remedy], finding: Diagnosis
+) -> dict[str, Any]:
+    """The spec of the pods that an action makes of a workload: a former one, or the present one, maybe with more memory."""
+    if Remedy.ROLL_BACK in meant:
+        return structure.former_spec(facts, reference(workload), finding.revision)
+    spec = copy.deepcopy(structure.pod_spec_of(workload))
+    failing = (c for c in structure.container_specs(spec) if c.get("name") == finding.container)
+    for container in failing if Remedy.INCREASE_MEMORY in meant else ():
+        amounts = mapping(container.get("resources"))
+        limits = {**mapping(amounts.get("limits")), "memory": str(int(_memory(container) * GROWTH))}
+        container["resources"] = {**amounts, "limits": limits}
+    return spec
 
 
-def _asked(workload: Manifest, finding: Diagnosis) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Return what quotas must have left for the first changed pod, and the memory limits it will have.
+def _lack(
+    facts: ClusterFacts, workload: Manifest, spec: dict[str, Any], known: dict[str, Any], *, alone: bool
+) -> Iterator[str]:
+    """Yield what pods of a spec need and lack, but for what pods of a known spec have. `alone`: beside an old pod."""
+    ref = reference(workload)
+    needed = structure.needed(spec) - structure.needed(known)
+    next_one = f"{ref.name}-{whole(dig(workload, 'spec', 'replicas'))}"
+    claims = [name_of(claim) for claim in mappings(dig(workload, "spec", "volumeClaimTemplates"))]
+    for kind, name in sorted(needed | {("PersistentVolumeClaim", f"{c}-{next_one}") for c in claims}):
+        used = structure.ref_to(kind, name, ref.namespace)
+        found = facts.get(used) or {}
+        absent = (kind, name) in needed and facts.presence(used) is Presence.ABSENT
+        if absent or dig(found, "status", "phase") == "Lost" or meta(found).get("deletionTimestamp"):
+            yield f"its pods need {used}, which is gone or being deleted"
+        if alone and "ReadWriteOncePod" in (dig(found, "spec", "accessModes") or ()):
+            yield f"{used} is for one pod only, and the present one goes last"
+    maps = [structure.ref_to("ConfigMap", name, ref.namespace) for name in references_of(spec).config_maps]
+    lacking = [m for m in maps if missing_keys({"spec": spec}, m.name, facts.get(m))]
+    yield from (f"its pods need a key that {used} does not have" for used in lacking)
+    place, present = ([s.get("nodeSelector"), dig(s, "affinity", "nodeAffinity")] for s in (spec, known))
+    nodes = facts.list("Node").items if any(place) and place != present else ()
+    if nodes and not any(matches_node(spec, node) for node in nodes):
+        yield "its pods fit no node"
 
-    The limits are those of its container and of the pod; none if its size stays. A rollout without surge deletes a
-    pod first, so that quotas only need room for the growth.
-    """
-    spec = pod_spec_of(workload)
-    one_more = amounts_of(spec)
-    if Remedy.INCREASE_MEMORY not in finding.remedies:
-        return one_more, {}
-    failing = next((c for c in container_specs(spec) if c.get("name") == finding.container), {})
-    limit = quantity(dig(failing, "resources", "limits", "memory")) or 0.0
-    pod, growth = one_more.get("limits.memory", 0.0), (GROWTH - 1.0) * limit
-    asked = {**one_more, "limits.memory": pod + growth} if _surges(workload) else {"limits.memory": growth}
-    return asked, {"Container": limit + growth, "Pod": pod + growth}
+
+def _excess(
+    facts: ClusterFacts, workload: Manifest, spec: dict[str, Any], *, one_more: bool
+) -> Iterator[str]:
+    """Yield what leaves no room for pods of a spec: for one more, or in place of one of the workload."""
+    home, own = reference(workload).namespace, structure.pod_spec_of(workload)
+    now, then = {} if one_more else amounts_of(own), amounts_of(spec)
+    asked = {name: more for name, amount in then.items() if (more := amount - now.get(name, 0.0)) > 0}
+    former = {text(c.get("name")): _memory(c) for c in structure.container_specs(own)}
+    listed = structure.container_specs(spec)
+    grown = [c for c in listed if _memory(c) > former.get(text(c.get("name")), math.inf)]
+    quotas = facts.list("ResourceQuota", home).items if asked else ()
+    ranges = facts.list("LimitRange", home).items if grown else ()
+    tight = [q for q in quotas if SCOPES.isdisjoint(mapping(q.get("spec"))) and exhausted(q, asked)]
+    tight += [r for r in ranges for e in mappings(dig(r, "spec", "limits")) if _exceed(e, grown, then)]
+    yield from (f"{reference(bound)} leaves no room for it" for bound in tight)
+    nodes = facts.list("Node").items if grown else ()
+    sizes = [quantity(dig(n, "status", "allocatable", "memory")) or 0 for n in nodes if matches_node(spec, n)]
+    if sizes and max(sizes) < max(map(_memory, grown)):
+        yield "no node has as much memory"
+
+
+def _memory(container: Manifest, bound: str = "limits") -> float:
+    return quantity(dig(container, "resources", bound, "memory")) or 0.0
+
+
+def _exceed(bounds: Manifest, containers: Sequence[Manifest], pod: Mapping[str, float]) -> bool:
+    """True if an entry of a LimitRange does not admit the limits of containers, or the amounts of their pod."""
+    most, ratio = (quantity(dig(bounds, k, "memory")) or math.inf for k in ("max", "maxLimitRequestRatio"))
+    limits = [(_memory(c), ratio * (_memory(c, "requests") or math.inf)) for c in containers]
+    kept = {
+        "Pod": pod.get("limits.memory", 0.0) > most,
+        "Container": any(limit > min(most, top) for limit, top in limits),
+    }
+    return kept.get(text(bounds.get("type")), False)
 
 
 def _surges(workload: Manifest) -> bool:
-    """True if a rollout creates a pod before it deletes one: by default only that of a Deployment does."""
+    """True if a rollout creates a pod before it deletes one: by default only that of a Deployment does.
+
+    One that may delete a pod anyway, by default if it has four, does not wait for the new one.
+    """
     kind, spec = workload.get("kind"), mapping(workload.get("spec"))
     how = mapping(spec.get("strategy") if kind == "Deployment" else spec.get("updateStrategy"))
-    surge = {"maxSurge": "25%" if kind == "Deployment" else "0", **mapping(how.get("rollingUpdate"))}
-    return how.get("type") != "Recreate" and str(surge["maxSurge"]) not in {"0", "0%"}
+    rolling = mapping(how.get("rollingUpdate"))
+    surge = text(rolling.get("maxSurge", "25%" if kind == "Deployment" else 0))
+    fewer = text(rolling.get("maxUnavailable", "25%"))
+    share = whole(spec.get("replicas", 1)) / 100 if fewer.endswith("%") else 1.0
+    spared = (quantity(fewer.rstrip("%")) or 0.0) * share < 1.0
+    return how.get("type") != "Recreate" and surge not in {"0", "0%"} and spared

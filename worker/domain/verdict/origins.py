@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.analysis import ParameterOrigin
-from worker.domain.cluster.changes import revision_number, template_of
-from worker.domain.cluster.fields import dig, mapping, name_of
+from worker.domain.cluster.fields import dig, name_of
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.actions import remedies_of
@@ -159,13 +158,8 @@ class _Check:
     def before(self, name: str) -> float | None:
         """The limit that the parameter sets, in the revision to roll back to; None if it is not known."""
         resource = next((r for r in RESOURCES.values() if r.upper() in name and "FACTOR" not in name), "")
-        kept = structure.revisions(self.facts, self.target) if self.finding.revision and resource else ()
-        found = next((r for r in kept if revision_number(r) == self.finding.revision), None)
-        if found is None:
-            return None
-        return quantity(
-            self.limit(resource, structure.container_specs(mapping(template_of(found).get("spec"))))
-        )
+        spec = structure.former_spec(self.facts, self.target, self.finding.revision) if resource else {}
+        return quantity(self.limit(resource, structure.container_specs(spec)))
 
     def limit(self, resource: str, specs: list[dict[str, Any]]) -> Any:
         """The limit of the container that the answer names, or of the only one."""

@@ -113,6 +113,14 @@ async def test_what_a_gitops_tool_owns_is_changed_at_its_source():
     assert edited.doubt is Doubt.ACTION_DOES_NOT_FIT
 
 
+@pytest.mark.parametrize(("writer", "kept"), [("argocd-controller", True), ("kubectl-edit", False)])
+async def test_a_gitops_tool_that_only_its_name_as_a_writer_shows(writer, kept):
+    api = workload(status=waiting("ErrImagePull", "not found"))
+    api[0]["metadata"]["managedFields"] = [{"manager": writer, "time": "2026-05-01T00:00:00Z"}]
+    edited = await judged(*api, about=api[0], claim=claim(api[0], "FixImageReference"))
+    assert edited.confirmed is not kept
+
+
 async def test_a_claim_without_an_action_needs_state_and_link_only():
     api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "1Gi"}})
     verdict = await judged(*api, about=api[0], claim=claim(api[0]))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.manifests import crashing, obj
+from tests.fakes.manifests import crashing, obj, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.unit.domain.diagnosis.small_clusters import claim, node, workload
 from worker.domain.cluster.fields import reference
@@ -17,12 +17,13 @@ LIMITED = {"resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "6
 GROW, BACK = "IncreaseMemoryLimits", "RollbackDeployment"
 
 
-async def hindered(*manifests, action=GROW, also=(), remedy=Remedy.INCREASE_MEMORY):
-    """Whether something keeps the action on the first object from taking effect."""
+async def hindered(*manifests, action=GROW, also=(), remedy=Remedy.INCREASE_MEMORY, revision=0, targets=None):
+    """Whether something keeps the action on the first object, or on its targets, from taking effect."""
     ref = reference(manifests[0])
     remedies = {Remedy.ROLL_BACK, remedy}
-    found = replace(stated(Cause.OUT_OF_MEMORY, ref, "x", remedies, also=also), container="app")
-    proposed = claim(manifests[0], action).action
+    found = stated(Cause.OUT_OF_MEMORY, ref, "x", remedies, also=also)
+    found = replace(found, container="app", revision=revision)
+    proposed = claim(manifests[0], action, targets=targets or (ref,)).action
     investigator = Investigator(MemoryCluster(manifests))
     return bool(await investigator.conclude(ClusterFacts(), lambda f: hindrance(f, proposed, found)))
 
@@ -184,3 +185,134 @@ async def test_a_volume_that_no_other_node_can_use(hosts, kept):
         "PersistentVolume", "pv", "", spec={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
     )
     assert await hindered(node(), node("b"), volume, **DRAIN) is kept
+
+
+def released(before, **now):
+    """A Deployment whose first revision had this in its pod spec, or in its container, and whose second has not."""
+    made = api()
+    made[0]["spec"]["template"]["spec"] |= now
+    first = replica_set(made[0], "zz", 1, **before.pop("container", {}))
+    first["spec"]["template"]["spec"] |= before
+    made[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    return [*made, first]
+
+
+def maps(name, **fields):
+    return {"volumes": [{"name": "d", "configMap": {"name": name, **fields}}]}
+
+
+BEFORE = [
+    ("ServiceAccount", {"serviceAccountName": "before"}),
+    ("PriorityClass", {"priorityClassName": "before"}),
+    ("RuntimeClass", {"runtimeClassName": "before"}),
+    ("PersistentVolumeClaim", {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "before"}}]}),
+    ("ConfigMap", maps("before")),
+]
+VERSIONS = {"PriorityClass": "scheduling.k8s.io/v1", "RuntimeClass": "node.k8s.io/v1"}
+
+
+@pytest.mark.parametrize(("kind", "needs"), BEFORE)
+async def test_a_revision_whose_needs_are_gone_cannot_be_gone_back_to(kind, needs):
+    back = {"action": BACK, "revision": 1}
+    made = released(dict(needs))
+    home = "" if kind in VERSIONS else "shop"
+    there = obj(kind, "before", home, api_version=VERSIONS.get(kind, "v1"))
+    assert await hindered(*made, **back)
+    assert not await hindered(*made, there, **back)
+    assert not await hindered(*released(dict(needs), **needs), **back)  # the newest revision needs it, too
+
+
+@pytest.mark.parametrize(("has", "kept"), [({"old.yaml": ""}, False), ({"new.yaml": ""}, True)])
+async def test_a_revision_whose_key_is_gone_cannot_be_gone_back_to(has, kept):
+    conf = obj("ConfigMap", "conf", data=has)
+    before, now = (maps("conf", items=[{"key": key, "path": "c"}]) for key in ("old.yaml", "new.yaml"))
+    assert await hindered(*released(before, **now), conf, action=BACK, revision=1) is kept
+
+
+@pytest.mark.parametrize(("pool", "kept"), [("big", False), ("small", True)])
+async def test_pods_of_a_former_or_stopped_workload_need_a_node(pool, kept):
+    place, nodes = {"nodeSelector": {"pool": "big"}}, [node(labels={"pool": pool})]
+    assert await hindered(*released(place), *nodes, action=BACK, revision=1) is kept
+    made = api()
+    made[0]["spec"]["template"]["spec"] |= place
+    assert await hindered(*made, *nodes, action="ScaleReplicas", remedy=Remedy.SCALE_UP) is kept
+
+
+@pytest.mark.parametrize(("most", "kept"), [("100Mi", True), ("128Mi", False)])
+async def test_a_former_limit_that_the_namespace_no_longer_admits(most, kept):
+    bounds = obj("LimitRange", "bounds", spec={"limits": [{"type": "Container", "max": {"memory": most}}]})
+    before = {"container": {"resources": {"limits": {"memory": "128Mi"}}}}
+    assert await hindered(*released(before), bounds, action=BACK, revision=1) is kept
+
+
+@pytest.mark.parametrize(("ratio", "kept"), [("1", True), ("2", False)])
+async def test_a_limit_too_large_for_its_request(ratio, kept):
+    entry = {"type": "Container", "maxLimitRequestRatio": {"memory": ratio}}
+    assert await hindered(*api(), obj("LimitRange", "bounds", spec={"limits": [entry]})) is kept
+
+
+async def test_only_nodes_that_take_the_pod_have_its_memory():
+    made = api()
+    made[0]["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "small"}
+    small = node("a", labels={"pool": "small"}, allocatable={"memory": "100Mi"})
+    assert await hindered(*made, small, node("b"))
+    assert not await hindered(*made, node("a", labels={"pool": "small"}), node("b"))
+
+
+RESTART = {"action": "RestartDeployment", "remedy": Remedy.RESTART}
+
+
+@pytest.mark.parametrize(("replicas", "kept"), [(1, True), (3, True), (4, False)])
+async def test_a_restart_waits_for_room_unless_it_may_delete_a_pod_first(replicas, kept):
+    full = quota({"pods": "4"}, {"pods": "4"})
+    made = api(replicas=replicas)
+    assert await hindered(*made, full, **RESTART) is kept
+    assert not await hindered(*made, full, **RESTART, targets=(reference(made[2]),))
+    assert not await hindered(*api(replicas=replicas, strategy={"type": "Recreate"}), full, **RESTART)
+
+
+async def test_a_restart_beside_a_pod_that_holds_the_claim_alone():
+    made = api()
+    uses = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    made[0]["spec"]["template"]["spec"]["volumes"] = [uses]
+    for mode, kept in (("ReadWriteOncePod", True), ("ReadWriteOnce", False)):
+        data = obj("PersistentVolumeClaim", "data", spec={"accessModes": [mode]})
+        assert await hindered(*made, data, **RESTART) is kept
+        assert not await hindered(*made, data, **RESTART, targets=(reference(made[2]),))
+
+
+async def test_pods_that_are_deleted_are_made_again_whatever_holds_a_rollout_back():
+    made = obj("StatefulSet", "db", api_version="apps/v1", spec={"updateStrategy": {"type": "OnDelete"}})
+    member = obj("Pod", "db-0", owner=made)
+    assert await hindered(made, member, **RESTART)
+    assert not await hindered(made, member, **RESTART, targets=(reference(member),))
+
+
+@pytest.mark.parametrize(("state", "kept"), [("Lost", True), ("Bound", False)])
+async def test_a_member_whose_claim_is_lost_does_not_start(state, kept):
+    templates = [{"metadata": {"name": "data"}}]
+    made = obj(
+        "StatefulSet", "db", api_version="apps/v1", spec={"replicas": 0, "volumeClaimTemplates": templates}
+    )
+    data = obj("PersistentVolumeClaim", "data-db-0", status={"phase": state})
+    up = {"action": "ScaleStatefulSet", "remedy": Remedy.SCALE_UP}
+    assert await hindered(made, data, **up) is kept
+    assert not await hindered(made, **up)  # its controller makes the claim
+
+
+async def test_a_cron_job_is_not_resumed_without_what_its_pods_need():
+    spec = {"jobTemplate": {"spec": {"template": {"spec": {"containers": [], **maps("conf")}}}}}
+    made, resume = obj("CronJob", "c", api_version="batch/v1", spec=spec), {"action": "ResumeCronJob"}
+    assert await hindered(made, **resume, remedy=Remedy.RESUME)
+    assert not await hindered(made, obj("ConfigMap", "conf"), **resume, remedy=Remedy.RESUME)
+
+
+@pytest.mark.parametrize(("by", "kept"), [("kubectl-set", True), ("argocd-controller", False)])
+async def test_a_change_by_hand_is_not_reverted_at_its_source(by, kept):
+    wrote = {"f:spec": {"f:template": {"f:spec": {"f:containers": {}}}}}
+    managers = [("argocd-controller", "2026-05-01T00:00:00Z"), (by, "2026-06-01T00:00:00Z")]
+    made = api()
+    made[0]["metadata"]["managedFields"] = [
+        {"manager": name, "time": time, "fieldsV1": wrote} for name, time in managers
+    ]
+    assert await hindered(*made, action="GitRevertCommit") is kept
