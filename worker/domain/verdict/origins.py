@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.analysis import ParameterOrigin
-from worker.domain.cluster.fields import dig, name_of
+from worker.domain.cluster.fields import dig
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.actions import remedies_of
@@ -180,9 +180,4 @@ class _Check:
         return sick & names or (names if len(names) == 1 else set())
 
     def specs(self) -> list[dict[str, Any]]:
-        manifest = self.facts.get(self.target)
-        return (
-            structure.container_specs(structure.pod_spec_of(manifest))
-            if manifest and name_of(manifest)
-            else []
-        )
+        return structure.container_specs(structure.pod_spec_of(self.facts.get(self.target) or {}))
