@@ -99,6 +99,11 @@ def _ok(area: str, text: str) -> Examination:
     return Examination(area, Level.OK, text)
 
 
+def _checked(area: str, wrong: str, remedy: str, fine: str, level: Level = Level.WARNING) -> Examination:
+    """What is wrong, if anything is, and what to do about it."""
+    return Examination(area, level, wrong, remedy) if wrong else _ok(area, fine)
+
+
 # --- NATS
 
 
@@ -139,9 +144,8 @@ def _streams(found: list[Found]) -> list[Examination]:
 
 
 def _clock(clock: ServerClock) -> Examination:
-    if wrong := clock.notice():
-        return Examination("clock", Level.WARNING, wrong, "synchronise the machines by NTP")
-    return _ok("clock", f"within {CLOCK_SKEW_SECONDS:g} s of the NATS server's clock")
+    fine = f"within {CLOCK_SKEW_SECONDS:g} s of the NATS server's clock"
+    return _checked("clock", clock.notice(), "synchronise the machines by NTP", fine)
 
 
 # --- Kubernetes
@@ -164,11 +168,11 @@ async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterato
         for kind in READ_KINDS
         if kind not in hidden and not await _may_list(cluster, kind, namespace or "")
     ]
-    if unread:
-        text = f"the worker may not list {', '.join(unread)}: analyses will name these as unknown"
-        yield Examination("kubernetes", Level.WARNING, text, RIGHTS_REMEDY)
-    else:
-        yield _ok("kubernetes", "the worker may read everything that a first look needs")
+    wrong = (
+        f"the worker may not list {', '.join(unread)}: analyses will name these as unknown" if unread else ""
+    )
+    fine = "the worker may read everything that a first look needs"
+    yield _checked("kubernetes", wrong, RIGHTS_REMEDY, fine)
 
 
 async def _may_list(cluster: Cluster, kind: str, namespace: str) -> bool:
@@ -245,11 +249,8 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
     catalog = await outside.open_catalog(settings.catalog, stack, Supervisor())
     offered = await catalog.actions(SelectionContext())
     count = sum(action.workflow_count for action in offered)
-    if not count:
-        text = "the catalog has no usable workflow"
-        yield Examination("catalog", Level.FAULT, text, CATALOG_REMEDY)
-    else:
-        yield _ok("catalog", f"workflows: {count}, action types: {len(offered)}")
+    wrong, fine = "the catalog has no usable workflow", f"workflows: {count}, action types: {len(offered)}"
+    yield _checked("catalog", "" if count else wrong, CATALOG_REMEDY, fine, Level.FAULT)
     for text, remedy in (
         (catalog.problem, CATALOG_REMEDY),
         (catalog.meaning_problem, "check RCA_CATALOG__EMBEDDINGS"),
@@ -262,10 +263,8 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
 async def _policy(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     policy = await outside.open_policy(settings.policy, stack, Supervisor())
     decision = await policy.decide(example_input())
-    if policy.problem:
-        yield Examination("policy", Level.FAULT, policy.problem, POLICY_REMEDY)
-    else:
-        yield _ok("policy", f"{decision.policy} decides (mode {settings.policy.mode})")
+    fine = f"{decision.policy} decides (mode {settings.policy.mode})"
+    yield _checked("policy", policy.problem, POLICY_REMEDY, fine, Level.FAULT)
 
 
 async def _audit(settings: Settings, _: AsyncExitStack) -> AsyncIterator[Examination]:
@@ -288,11 +287,8 @@ async def _history(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
 
 
 async def _mcp(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
-    mounted = await open_mcp(settings.mcp, stack)
-    if mounted and (problem := mounted.problem()):
-        yield Examination("mcp", Level.WARNING, problem, MCP_REMEDY)
-    elif mounted:
-        yield _ok("mcp", f"mounted tools: {len(mounted.tools())}")
+    if mounted := await open_mcp(settings.mcp, stack):
+        yield _checked("mcp", mounted.problem(), MCP_REMEDY, f"mounted tools: {len(mounted.tools())}")
 
 
 async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
@@ -300,14 +296,11 @@ async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examinati
         try:
             tracer = new_tracer(os.environ)
             stack.push_async_callback(tracer.close)
-            wrong = "" if await asyncio.to_thread(tracer.reach) else "the collector rejects spans"
+            why = "" if await asyncio.to_thread(tracer.reach) else "the collector rejects spans"
         except ConfigurationError as e:
-            wrong = str(e)
-        if wrong:
-            text = f"incidents are analysed without traces for {address}: {wrong}"
-            yield Examination("traces", Level.WARNING, text, TRACES_REMEDY)
-        else:
-            yield _ok("traces", f"the collector at {address} accepts spans")
+            why = str(e)
+        wrong = f"incidents are analysed without traces for {address}: {why}" if why else ""
+        yield _checked("traces", wrong, TRACES_REMEDY, f"the collector at {address} accepts spans")
 
 
 async def _no_hash() -> str:
