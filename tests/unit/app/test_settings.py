@@ -9,7 +9,15 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from schemas.subjects import Lane
-from worker.app.settings.environment import PREFIX, ConfigurationError, Settings, documentation, load, secrets
+from worker.app.settings.environment import (
+    PREFIX,
+    ConfigurationError,
+    Settings,
+    documentation,
+    group_titles,
+    load,
+    secrets,
+)
 from worker.app.settings.fields import Group
 from worker.app.settings.groups import LlmSettings, NatsSettings, WorkerSettings
 from worker.app.wiring.rules import analysis_rules
@@ -271,7 +279,16 @@ def test_every_field_of_every_group_is_documented():
         assert len(meaning) > 10, name
         assert meaning[0].isupper() or meaning.startswith(("`", "debug")), name
         assert "\n" not in meaning
+        assert name not in re.findall(
+            r"\w+", meaning
+        )  # it would be an ordinary word that happens to be the name of the field
         assert meaning.endswith("."), name
+
+
+def test_other_settings_of_a_group_are_called_by_their_variables():
+    meanings = {name: meaning for name, _, meaning in documentation()}
+    assert "requires RCA_NATS__PASSWORD" in meanings["RCA_NATS__USER"]
+    assert "Without RCA_PROMETHEUS__URL" in group_titles()["RCA_PROMETHEUS__"]
 
 
 def test_every_setting_is_read_somewhere():

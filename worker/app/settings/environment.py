@@ -147,12 +147,8 @@ def load() -> Settings:
 def documentation() -> list[tuple[str, str, str]]:
     """(variable, default, meaning) of every setting, in order: what `rca settings` prints."""
     rows = []
-    known = {(name.group, name.field): name.variable for name, _ in _fields()}
     for name, field in _fields():
-        words = (field.description or "").split()  # other settings of the group are called by their fields
-        meaning = " ".join(
-            FIELD.sub(lambda m, of=name.group: known.get((of, m[1]), m[0]), word) for word in words
-        )
+        meaning = _with_variables(field.description or "", name)
         rows.append((name.variable, _shown(field.get_default()), meaning))
         if _is_secret(field):
             rows.append(
@@ -164,10 +160,18 @@ def documentation() -> list[tuple[str, str, str]]:
 def group_titles() -> dict[str, str]:
     """The purpose of each group of settings, by the prefix of its variables (`RCA_NATS__`)."""
     return {
-        f"{PREFIX}{name.upper()}__": " ".join((described.annotation.__doc__ or "").split("\n\n")[0].split())
+        f"{PREFIX}{name.upper()}__": _with_variables(
+            (described.annotation.__doc__ or "").split("\n\n")[0], SettingName(name, "")
+        )
         for name, described in Settings.model_fields.items()
         if described.annotation is not None
     }
+
+
+def _with_variables(docstring: str, described: SettingName) -> str:
+    """Replace the names of other fields of the group by their variables; its own name is an ordinary word."""
+    known = {n.field: n.variable for n, _ in _fields() if n.group == described.group and n != described}
+    return FIELD.sub(lambda m: known.get(m[1], m[0]), " ".join(docstring.split()))
 
 
 def _fields() -> Iterator[tuple[SettingName, Any]]:
