@@ -73,7 +73,7 @@ eval: install ## Score the rules of diagnosis, variants of the incidents, and th
 	$(BIN)/python -m tests.eval_gate
 	$(BIN)/python -m tests.eval_variants
 
-drills: install ## Kill, freeze, cut off and flood real processes, and print the results (24 min)
+drills: install ## Kill, freeze, cut off and flood real processes, and print the results (25 min)
 	$(BIN)/python -m tests.drills
 
 soak: install ## Run a steady load to find leaks (12 min)
