@@ -24,7 +24,7 @@ from worker.app.settings.groups import WorkerSettings
 from worker.app.telemetry import MeteredEvents, Telemetry
 from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.values.delivery import MessageId, Settlement
-from worker.domain.values.ports import Step
+from worker.domain.values.ports import JournalRun, Step
 from worker.domain.values.step_kinds import END, FINISHED
 
 
@@ -118,6 +118,17 @@ class HandlerRig:
     def kept(self) -> list[str]:
         """The kinds of the steps that are still there."""
         return [step.kind for step in self.world.journal.steps.get("rr-1", []) if step is not None]
+
+    def break_journal_of(self, key: str) -> None:
+        """Whoever reads the journal of this request meets a defect."""
+        read = self.world.journal.open
+
+        async def opened(request_key: str, run: str) -> JournalRun:
+            if request_key == key:
+                raise KeyError("a defect")
+            return await read(request_key, run)
+
+        self.world.journal.open = opened
 
     @property
     def ends(self) -> list[tuple[str, str | None]]:

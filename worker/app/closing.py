@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import structlog
 
@@ -92,12 +93,8 @@ class Closing:
             return await self.conflict(accepted, answered(stored))
         if stored.status is not Status.FAILED:
             return ACK  # another run has answered the request
-        letter = _letter(
-            accepted.delivery,
-            failures.DeadLetterReason(step.notes["reason"]),
-            step.notes["error"],
-            deliveries=step.notes["deliveries"],
-        )
+        notes, reason = step.notes, failures.DeadLetterReason(step.notes["reason"])
+        letter = _letter(accepted.delivery, reason, notes["error"], deliveries=notes["deliveries"])
         settlement = await self._write(letter, accepted)
         self._metrics.published(result)
         self._metrics.dead_letters.labels(letter.reason).inc()
@@ -106,10 +103,8 @@ class Closing:
     async def dead_letter_again(self, stored: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
         """Write the dead letter for a stored `failed` result, once within the deduplication window."""
         detail = stored.human_review_detail
-        reason = next(
-            (r for r in failures.DeadLetterReason if f"{r}:" in detail),
-            failures.DeadLetterReason.INTERNAL_ERROR,
-        )
+        named = (reason for reason in failures.DeadLetterReason if f"{reason}:" in detail)
+        reason = next(named, failures.DeadLetterReason.INTERNAL_ERROR)
         return await self._write(_letter(accepted.delivery, reason, detail), accepted)
 
     async def _write(self, letter: failures.DeadLetter, accepted: AcceptedRequest) -> Settlement:
@@ -132,14 +127,8 @@ class Closing:
             usage=result.usage,
         )
         run.trail.record(failed, audit.Outcome.FAILURE)
-        await run.append(
-            DEAD_LETTERED,
-            body,
-            **delivery.message.as_notes(),
-            reason=reason,
-            error=error,
-            deliveries=delivery.deliveries,
-        )
+        notes: dict[str, Any] = {"reason": reason, "error": error, "deliveries": delivery.deliveries}
+        await run.append(DEAD_LETTERED, body, **delivery.message.as_notes(), **notes)
         return result, run.steps[-1]
 
     async def conflict(self, accepted: AcceptedRequest, why: str) -> Settlement:
@@ -153,9 +142,8 @@ class Closing:
             expected=f"an id that was not used before: {key} {why}; publish this one under a new id",
             got=one_line(request.remediation_id, 80),
         )
-        rejected = InvalidRequest(
-            failures.ValidationCode.KEY_CONFLICT, (error,), request.remediation_id, request.incident_id, key
-        )
+        code, ids = failures.ValidationCode.KEY_CONFLICT, (request.remediation_id, request.incident_id)
+        rejected = InvalidRequest(code, (error,), *ids, key)
         return await self.reject(rejected, accepted.body, accepted.delivery)
 
     async def reject(self, rejected: InvalidRequest, body: bytes, delivery: Delivery) -> Settlement:

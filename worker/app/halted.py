@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from worker.app.admission import Admission
 from worker.app.handler import RequestHandler
+from worker.app.stranded import contained
 from worker.domain.values.delays import HELD_CHECK_SECONDS
 from worker.domain.values.errors import LostClaim, Unavailable
-from worker.domain.values.ports import Clock, Requests
+from worker.domain.values.ports import Clock, Requests, StoredRequest
 
 AT_ONCE = 100
 """How many requests one look reads. The next look goes on from there, and begins again at the end of the queue."""
@@ -48,5 +49,8 @@ class HaltedRequests:
             if stored is None:
                 return
             with contextlib.suppress(LostClaim):  # another worker handles it
-                if await self.handler.ended_in_queue(stored):
-                    await self.requests.remove(stored.message)
+                await contained(self._end(stored), stored)
+
+    async def _end(self, stored: StoredRequest) -> None:
+        if await self.handler.ended_in_queue(stored):
+            await self.requests.remove(stored.message)

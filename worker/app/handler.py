@@ -174,12 +174,9 @@ class RequestHandler:
 
         Returns False if the message must be returned because the worker shuts down.
         """
-        admission, message = self.admission, accepted.delivery.message
-        waiting = asyncio.create_task(
-            admission.model_answers(message)
-            if hold.for_model
-            else admission.wait_unless_stopping(hold.seconds)
-        )
+        message, pause = accepted.delivery.message, self.admission.wait_unless_stopping
+        ends = self.admission.model_answers(message) if hold.for_model else pause(hold.seconds)
+        waiting = asyncio.create_task(ends)
         halt = asyncio.create_task(self._until_halted(accepted))
         try:
             await asyncio.wait({waiting, halt}, return_when=asyncio.FIRST_COMPLETED)
@@ -244,9 +241,8 @@ class RequestHandler:
             return await self._closing.finish(run) if accepted.delivery.deliveries > 1 else ACK
         if settled := await self._not_ours(accepted, run):
             return settled
-        if stored is not None and not (
-            accepted.replayed or dead_letter_step(run.steps, accepted.delivery.message)
-        ):
+        goes_on = accepted.replayed or dead_letter_step(run.steps, accepted.delivery.message)
+        if stored is not None and not goes_on:
             if accepted.delivery.deliveries > 1 and not _is_sent_again(run, stored):
                 # The worker may have died before it wrote the letter, and its journal has expired since.
                 return await self._closing.dead_letter_again(stored, accepted)
@@ -294,9 +290,8 @@ class RequestHandler:
         if latest is None:
             return None
         if latest.digest != accepted.digest:
-            return await self._closing.conflict(
-                accepted, "is taken by another request that is being analysed"
-            )
+            taken = "is taken by another request that is being analysed"
+            return await self._closing.conflict(accepted, taken)
         if latest.message.matches(accepted.delivery.message) and finished(run.steps):
             log.info("already_answered", request=accepted.key)
             return ACK  # its result was stored, and has expired since

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -23,7 +23,23 @@ from worker.domain.values.delivery import ACK, Delivery, Settlement, retry
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Requests, StoredRequest
 
+STRANDED = "requests that are no longer delivered and"
+
 log = structlog.stdlib.get_logger(__name__)
+
+
+async def contained(work: Awaitable[object], stored: StoredRequest) -> str:
+    """Handle a request that was read in the queue. A defect, returned in short, must not end the loop that reads.
+
+    Raises LostClaim, Unavailable.
+    """
+    [problem] = await asyncio.gather(work, return_exceptions=True)
+    if isinstance(problem, LostClaim | Unavailable):
+        raise problem
+    if not isinstance(problem, Exception):
+        return ""
+    log.error("handler_failed", sequence=stored.sequence, exc_info=problem)
+    return short(problem)
 
 
 class Advisory(BaseModel):
@@ -71,10 +87,9 @@ class StrandedRequests:
             # None: settled after all. A younger one belongs to a recreated stream, which counts from 1 again.
             if stored is not None and stored.stored_at <= delivery.stored_at:
                 await self._dead_letter(stored, advisory.deliveries)
-        except LostClaim:
-            return retry(ADVISORY_RETRY_SECONDS)
-        except Unavailable as e:
-            log.warning("broker_unavailable", error=short(e))
+        except (LostClaim, Unavailable) as e:
+            if isinstance(e, Unavailable):
+                log.warning("broker_unavailable", error=short(e))
             return retry(ADVISORY_RETRY_SECONDS)
         return ACK
 
@@ -87,24 +102,22 @@ class StrandedRequests:
 
     async def sweep(self) -> None:
         """Look for stranded requests once. Raises Unavailable when the queue cannot be read."""
-        found = await self._requests.stranded()
-        report = self._report
+        found, report, failed = await self._requests.stranded(), self._report, ""
         report.count = len(found)
         if found:  # reported at once, because storing dead letters is retried for long
-            report.problem = (
-                f"requests that are no longer delivered and wait to be dead-lettered: {report.count}"
-            )
+            report.problem = f"{STRANDED} wait to be dead-lettered: {report.count}"
         for stored in found:
             try:
-                await self._dead_letter(stored, deliveries=0)
-                report.count -= 1
+                defect = await contained(self._dead_letter(stored, deliveries=0), stored)
             except LostClaim:
                 continue  # another worker handles it
             except Unavailable as e:
-                report.problem = f"requests that are no longer delivered and cannot be dead-lettered: {report.count}; {short(e)}"
-                log.warning("requests_stranded", count=report.count, error=short(e))
-                return
-        report.problem = ""
+                failed = short(e)
+                log.warning("requests_stranded", count=report.count, error=failed)
+                break
+            failed = defect or failed
+            report.count -= 0 if defect else 1
+        report.problem = f"{STRANDED} cannot be dead-lettered: {report.count}; {failed}" if failed else ""
 
     async def _dead_letter(self, stored: StoredRequest, deliveries: int) -> None:
         """Dead-letter a request and remove it from the queue."""

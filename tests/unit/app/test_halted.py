@@ -60,6 +60,7 @@ async def test_a_request_that_has_begun_is_left_to_the_worker_that_holds_it():
     taken = asyncio.create_task(rig.take(body(incident(remediation_id="rr-7")), sequence=7))
     queue(rig, 7)
     await until(lambda: rig.admission.blocked)
+    await asyncio.sleep(0.05)  # the worker that holds it has looked, and looks again after two seconds
     rig.cancellations.keys.add("rr-7")
     await halted(rig).look()
     assert (set(), [7]) == (set(reasons(rig)), sorted(rig.requests.stored))
@@ -93,6 +94,17 @@ async def test_a_request_that_cannot_be_answered_stops_neither_the_look_nor_the_
     await halted(rig).look()
     assert ({"rr-2"}, [1]) == (set(reasons(rig)), sorted(rig.requests.stored))
     assert [(FAILED, INTERNAL_ERROR)] == rig.ends
+
+
+async def test_a_request_that_meets_a_defect_stops_neither_the_look_nor_the_worker():
+    rig = HandlerRig()
+    for sequence in (1, 2):
+        queue(rig, sequence)
+        rig.cancellations.keys.add(f"rr-{sequence}")
+    rig.break_journal_of("rr-1")
+    rig.admission.block("no such key")
+    await halted(rig).look()
+    assert ({"rr-2"}, [1]) == (set(reasons(rig)), sorted(rig.requests.stored))
 
 
 async def test_a_long_queue_is_looked_at_part_by_part_again_and_again():

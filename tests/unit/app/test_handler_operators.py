@@ -363,6 +363,19 @@ async def test_a_stranded_request_that_cannot_be_dead_lettered_is_reported_until
     assert 1 == len(rig.world.events.dead_letters)
 
 
+async def test_a_stranded_request_that_meets_a_defect_keeps_no_other_one_from_its_dead_letter(logged):
+    rig, report = HandlerRig(), SweepReport()
+    for sequence in (7, 8):
+        queued(rig, body(incident(remediation_id=f"rr-{sequence}")), sequence)
+        rig.requests.given_up.add(sequence)
+    rig.break_journal_of("rr-7")
+    stranded = StrandedRequests(rig.requests, rig.handler, report)
+    await stranded.sweep()
+    assert ([7], 1) == (sorted(rig.requests.stored), len(rig.world.events.dead_letters))
+    assert (1, True) == (report.count, "a defect" in report.problem)
+    assert ["handler_failed"] == [each["event"] for each in logged if each.get("exc_info")]
+
+
 async def test_a_letter_that_was_not_written_before_the_journal_was_gone_is_written():
     rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 1})
     assert (await rig.take()).fate is Fate.TERMINATE
