@@ -51,7 +51,9 @@ async def test_the_models_estimate_of_downtime_never_meets_a_limit(declared, ans
     world = World.saying(final(chosen(estimated_downtime_seconds=answered)), catalog=catalog)
     result = await world.analyse(limited(max_downtime_seconds=60))
     assert status is result.status
-    assert is_unknown is (FactorCode.DOWNTIME_UNKNOWN in [factor.code for factor in result.approval.factors])
+    assert is_unknown is (
+        FactorCode.DOWNTIME_UNKNOWN.code in [factor.code for factor in result.approval.factors]
+    )
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class WorkerMetrics:
             self.seconds.labels(kind)
             for status, ending in ENDINGS:
                 self.results.labels(kind, status, ending)
-        self.factors.labels(FactorCode.POLICY_FAILED)
+        self.factors.labels(FactorCode.POLICY_FAILED.code)
 
     def published(self, result: AnalysisResult) -> None:
         """Count one published result."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable
-from typing import Self
 
 from schemas.analysis import ApprovalFactor, HumanReviewReason
 from worker.domain.untrusted.evidence import one_line
@@ -42,136 +41,92 @@ class Proof(enum.Enum):
     """The workflow is made for this state, whatever signal type the answer gives."""
 
 
-class FactorCode(enum.StrEnum):
-    """Why a human must approve, with the sentence that an approver reads, and the proof that settles it.
-
-    `{detail}` is the detail of the factor.
-    """
-
-    sentence: str
-    settled_by: Proof | None
-
-    def __new__(cls, code: str, sentence: str, settled_by: Proof | None = None) -> Self:
-        """Make a member whose value is `code`."""
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.sentence = sentence
-        member.settled_by = settled_by
-        return member
+class FactorCode(enum.Enum):
+    """Why a human must approve. The value is the sentence that an approver reads; `{detail}` is the detail of the factor."""
 
     # The analysis
-    MODEL_ASKS_FOR_HUMAN = "model_asks_for_human", "The model asks for a human decision."
-    LOW_CONFIDENCE = "low_confidence", "The confidence is too low: {detail}."
-    SEVERITY_UNKNOWN = "severity_unknown", "The severity could not be determined."
-    SIGNAL_CONTEXT_UNREAD = (
-        "signal_context_unread",
-        "The worker could not read the {detail} around the resource of the signal.",
-    )
+    MODEL_ASKS_FOR_HUMAN = "The model asks for a human decision."
+    LOW_CONFIDENCE = "The confidence is too low: {detail}."
+    SEVERITY_UNKNOWN = "The severity could not be determined."
+    SIGNAL_CONTEXT_UNREAD = "The worker could not read the {detail} around the resource of the signal."
     SIGNAL_TYPE_NOT_REPORTED = (
-        "signal_type_not_reported",
-        "The answer names the signal type {detail}, but nothing in the cluster reports it.",
-        Proof.REPORTS_SIGNAL_TYPE,
+        "The answer names the signal type {detail}, but nothing in the cluster reports it."
     )
 
     # The affected resource
-    RESOURCE_UNVERIFIED = (
-        "resource_unverified",
-        "The worker could not check whether the affected resource exists: {detail}.",
-    )
-    RESOURCE_ABSENT = "resource_absent", "The affected resource {detail} does not exist in the cluster."
-    RESOURCE_ELSEWHERE = (
-        "resource_elsewhere",
-        "The affected resource may be unrelated to the signal: {detail}.",
-    )
-    OWNERS_UNVERIFIED = (
-        "owners_unverified",
-        "The owners of the affected resource could not all be read: {detail}.",
-    )
+    RESOURCE_UNVERIFIED = "The worker could not check whether the affected resource exists: {detail}."
+    RESOURCE_ABSENT = "The affected resource {detail} does not exist in the cluster."
+    RESOURCE_ELSEWHERE = "The affected resource may be unrelated to the signal: {detail}."
+    OWNERS_UNVERIFIED = "The owners of the affected resource could not all be read: {detail}."
 
     # The workflow and its target
-    WORKFLOW_FOR_OTHER_SIGNAL = (
-        "workflow_for_other_signal",
-        "The workflow is intended for another signal type: {detail}.",
-        Proof.FITS_WORKFLOW,
-    )
-    WORKFLOW_LABEL_UNMET = (
-        "workflow_label_unmet",
-        "The workflow requires the label {detail}, which the target does not have.",
-    )
-    TARGET_NOT_AFFECTED_RESOURCE = (
-        "target_not_affected_resource",
-        "The workflow does not act on the affected resource: {detail}.",
-    )
-    FAILED_BEFORE = (
-        "failed_before",
-        "The same remediation did not help this resource before, and its spec has not changed since: {detail}.",
-    )
+    WORKFLOW_FOR_OTHER_SIGNAL = "The workflow is intended for another signal type: {detail}."
+    WORKFLOW_LABEL_UNMET = "The workflow requires the label {detail}, which the target does not have."
+    TARGET_NOT_AFFECTED_RESOURCE = "The workflow does not act on the affected resource: {detail}."
+    FAILED_BEFORE = "The same remediation did not help this resource before, and its spec has not changed since: {detail}."
     HISTORY_UNKNOWN = (
-        "history_unknown",
-        "The worker could not check whether this remediation has failed on this resource before: {detail}.",
+        "The worker could not check whether this remediation has failed on this resource before: {detail}."
     )
 
     # Its parameters
-    PARAMETER_OTHER_OBJECT = (
-        "parameter_other_object",
-        "A parameter names an object that is not the target: {detail}.",
-    )
-    PARAMETER_OTHER_NAMESPACE = (
-        "parameter_other_namespace",
-        "A parameter names a namespace that is not the target's: {detail}.",
-    )
-    PARAMETER_OBJECT_UNSEEN = (
-        "parameter_object_unseen",
-        "A parameter names an object that no evidence shows: {detail}.",
-    )
+    PARAMETER_OTHER_OBJECT = "A parameter names an object that is not the target: {detail}."
+    PARAMETER_OTHER_NAMESPACE = "A parameter names a namespace that is not the target's: {detail}."
+    PARAMETER_OBJECT_UNSEEN = "A parameter names an object that no evidence shows: {detail}."
     PARAMETER_ACTIVE_CHARACTERS = (
-        "parameter_active_characters",
-        "The value of parameter {detail} contains characters that a shell or a template interprets.",
+        "The value of parameter {detail} contains characters that a shell or a template interprets."
     )
 
     # Demands of the sender
-    SAFETY_REQUIRES_APPROVAL = "safety_requires_approval", "The safety context requires approval."
-    SAFETY_DRY_RUN = "safety_dry_run", "The request sets its safety policy to dry-run mode."
-    ACTION_NOT_ALLOWED = (
-        "action_not_allowed",
-        "The action {detail} is not among those that the safety context allows.",
-    )
+    SAFETY_REQUIRES_APPROVAL = "The safety context requires approval."
+    SAFETY_DRY_RUN = "The request sets its safety policy to dry-run mode."
+    ACTION_NOT_ALLOWED = "The action {detail} is not among those that the safety context allows."
     DOWNTIME_UNKNOWN = (
-        "downtime_unknown",
-        "The catalog does not state the downtime of the workflow, but the safety context accepts {detail}.",
+        "The catalog does not state the downtime of the workflow, but the safety context accepts {detail}."
     )
 
     # The result
-    HUMAN_REVIEW = "human_review", "Investigate by hand, starting with the evidence that the worker read."
+    HUMAN_REVIEW = "Investigate by hand, starting with the evidence that the worker read."
 
     # The policy
-    POLICY_DECISION = "policy_decision", "{detail}"
-    POLICY_FAILED = "policy_failed", "The approval policy could not be evaluated: {detail}."
-    POLICY_INPUT_CUT = "policy_input_cut", "A list was too long, so the policy saw only its beginning."
+    POLICY_DECISION = "{detail}"
+    POLICY_FAILED = "The approval policy could not be evaluated: {detail}."
+    POLICY_INPUT_CUT = "A list was too long, so the policy saw only its beginning."
 
     # The mode of the worker
-    OBSERVE_MODE = "observe_mode", "The worker runs in observe mode: everything requires approval."
+    OBSERVE_MODE = "The worker runs in observe mode: everything requires approval."
+
+    @property
+    def code(self) -> str:
+        """The code by which policies and results name the reason: its name in lower case."""
+        return self.name.lower()
+
+
+SETTLED_BY = {
+    FactorCode.SIGNAL_TYPE_NOT_REPORTED: Proof.REPORTS_SIGNAL_TYPE,
+    FactorCode.WORKFLOW_FOR_OTHER_SIGNAL: Proof.FITS_WORKFLOW,
+}
+"""The proofs that settle factors."""
 
 
 def factor(code: FactorCode, detail: str = "") -> ApprovalFactor:
     """A factor. The detail is cut to one line of 300 characters and redacted."""
-    return ApprovalFactor(code=code.value, detail=one_line(redact(detail), DETAIL_CHARS))
+    return ApprovalFactor(code=code.code, detail=one_line(redact(detail), DETAIL_CHARS))
 
 
 def unsettled(factors: Iterable[ApprovalFactor], proofs: Collection[Proof]) -> tuple[ApprovalFactor, ...]:
     """The factors that none of the proofs settles."""
-    return tuple(found for found in factors if _code(found).settled_by not in proofs)
+    return tuple(found for found in factors if SETTLED_BY.get(_code(found)) not in proofs)
 
 
 def sentence(factor: ApprovalFactor) -> str:
     """The factor as a sentence for an approver."""
-    if factor.code == FactorCode.HUMAN_REVIEW and factor.detail in REVIEW_STEPS:
+    if _code(factor) is FactorCode.HUMAN_REVIEW and factor.detail in REVIEW_STEPS:
         return REVIEW_STEPS[HumanReviewReason(factor.detail)]
-    return _code(factor).sentence.replace("{detail}", factor.detail)
+    return _code(factor).value.replace("{detail}", factor.detail)
 
 
 def _code(factor: ApprovalFactor) -> FactorCode:
-    return FactorCode(factor.code)  # type: ignore[call-arg]  # looks a member up
+    return FactorCode[factor.code.upper()]
 
 
 def sentences(factors: Iterable[ApprovalFactor]) -> tuple[str, ...]:
