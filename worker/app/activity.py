@@ -9,15 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schemas.audit import (
-    ENDS,
-    AuditEvent,
-    LLMResponse,
-    LLMToolCall,
-    RequestAccepted,
-    ResponseComplete,
-    ResponseFailed,
-)
+from schemas import audit
 from schemas.usage import Usage
 from worker.domain.values.bounded import BoundedDict
 
@@ -37,7 +29,7 @@ class InFlight:
 
     key: str
     began: datetime
-    last: AuditEvent
+    last: audit.AuditEvent
     calls: int = 0
     tools: int = 0
     tokens: int = 0
@@ -64,39 +56,39 @@ class Activity:
     ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
     _heard: BoundedDict[str, None] = field(default_factory=lambda: BoundedDict(EVENTS_KEPT))
 
-    def record(self, event: AuditEvent) -> None:
+    def record(self, event: audit.AuditEvent) -> None:
         """Take in the next event. An event that is published again counts once."""
         if event.event_id in self._heard:
             return
         self._heard[event.event_id] = None
-        if event.event_type in ENDS:
+        if event.event_type in audit.ENDS:
             self.in_flight.pop(event.request_key, None)
             self.ended.append(_ended(event))
             return
         known = self.in_flight.get(event.request_key)
-        if known is None or isinstance(event.payload, RequestAccepted):
+        if known is None or isinstance(event.payload, audit.RequestAccepted):
             known = InFlight(event.request_key, event.time, event)
         self.in_flight[event.request_key] = _went_on(known, event)
 
 
-def _went_on(run: InFlight, event: AuditEvent) -> InFlight:
+def _went_on(run: InFlight, event: audit.AuditEvent) -> InFlight:
     calls, tools, tokens, cost = run.calls, run.tools, run.tokens, run.cost_usd
     match event.payload:
-        case LLMResponse(call=call, usage=usage):
+        case audit.LLMResponse(call=call, usage=usage):
             calls, tokens = call, tokens + usage.input_tokens + usage.output_tokens
             cost = cost if usage.cost_usd is None else (cost or 0.0) + usage.cost_usd
-        case LLMToolCall(index=index):
+        case audit.LLMToolCall(index=index):
             tools = index
     return InFlight(run.key, run.began, event, calls, tools, tokens, cost)
 
 
-def _ended(event: AuditEvent) -> Ended:
+def _ended(event: audit.AuditEvent) -> Ended:
     match event.payload:
-        case ResponseComplete() as done:
+        case audit.ResponseComplete() as done:
             verdict = str(done.human_review_reason or done.status)
             workflow, usage = done.workflow_id or "", done.usage
             return Ended(event.request_key, event.time, verdict, workflow, done.approval_required, usage)
-        case ResponseFailed(reason=reason, usage=usage):
+        case audit.ResponseFailed(reason=reason, usage=usage):
             return Ended(event.request_key, event.time, str(reason), "", approval_required=True, usage=usage)
         case other:
             raise TypeError(f"not the end of an analysis: {type(other).__name__}")

@@ -25,15 +25,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.messages import ModelRequest as ProviderRequest
 from pydantic_ai.settings import ToolChoice
 
+from worker.adapters.pydantic_ai import providers
 from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState, bound_answer
 from worker.adapters.pydantic_ai.failures import one_line, translate
-from worker.adapters.pydantic_ai.providers import (
-    CONNECT_SECONDS,
-    READ_SECONDS,
-    client_errors,
-    close_model,
-    provider_model,
-)
 from worker.adapters.pydantic_ai.replies import reply_of
 from worker.adapters.pydantic_ai.shortcuts import derived_once, without_retries
 from worker.domain.values.conversation import ModelRequest, Reply, ToolSpec, Turn, UserTurn
@@ -73,7 +67,9 @@ class PydanticAIModel:
     ) -> None:
         self._http = httpx2.AsyncClient(
             # The request's own deadline is shorter; this one notices a server that accepts no connection.
-            timeout=httpx2.Timeout(silence_seconds or READ_SECONDS, connect=CONNECT_SECONDS),
+            timeout=httpx2.Timeout(
+                silence_seconds or providers.READ_SECONDS, connect=providers.CONNECT_SECONDS
+            ),
             limits=httpx2.Limits(max_connections=None),  # slots and RCA_LLM__MAX_CONCURRENT bound the calls
             headers={"Accept-Encoding": "identity"},
             event_hooks={"response": [bound_answer]},
@@ -83,13 +79,13 @@ class PydanticAIModel:
         self.name = name
         """The configured name."""
         self._streams, self._own_address = silence_seconds is not None, base_url is not None
-        self._model = provider_model(name, base_url=base_url, api_key=api_key, http=self._http)
+        self._model = providers.provider_model(name, base_url=base_url, api_key=api_key, http=self._http)
         self._errors: tuple[type[Exception], ...] = (
             ModelAPIError,
             UnexpectedModelBehavior,
             httpx2.HTTPError,
             *UNBUILT,
-            *client_errors(name.partition(":")[0]),
+            *providers.client_errors(name.partition(":")[0]),
         )
         self._settings = ModelSettings(
             max_tokens=max_output_tokens, cache=True, **without_retries(self._model)
@@ -98,7 +94,7 @@ class PydanticAIModel:
 
     async def close(self) -> None:
         """Close the connections."""
-        await close_model(self._model)
+        await providers.close_model(self._model)
         await self._http.aclose()
 
     async def ask(self, request: ModelRequest) -> Reply:

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import (
-    EXIT_ERROR,
-    EXIT_USAGE,
-    Json,
-    asynchronous,
-    counted,
-    one_line,
-    print_json,
-    progress,
-    reported,
-    waiting_for,
-)
+from worker.app.cli import console
 
 if TYPE_CHECKING:
     from worker.adapters.postgres_catalog import Pushed
@@ -44,53 +33,55 @@ def lint(
     directory: Directory,
     *,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings as well.")] = False,
-    json_output: Json = False,
+    json_output: console.Json = False,
 ) -> None:
     """Print every problem with file and line. Exit code 1 if a worker would refuse the catalog."""
     from worker.adapters.file_catalog import lint as check
 
-    with reported():
+    with console.reported():
         workflows, problems = check(directory)
     errors = sum(not problem.warning for problem in problems)
     if json_output:
-        print_json(
+        console.print_json(
             [{"file": p.file, "line": p.line, "level": p.level, "message": p.message} for p in problems]
         )
     else:
         for problem in problems:
             typer.echo(str(problem))
-        counts = (counted(workflows, "workflow"), counted(errors, "error"))
-        typer.echo(f"{', '.join(counts)}, {counted(len(problems) - errors, 'warning')}", err=True)
-    raise typer.Exit(EXIT_ERROR if errors or (strict and problems) else 0)
+        counts = (console.counted(workflows, "workflow"), console.counted(errors, "error"))
+        typer.echo(f"{', '.join(counts)}, {console.counted(len(problems) - errors, 'warning')}", err=True)
+    raise typer.Exit(console.EXIT_ERROR if errors or (strict and problems) else 0)
 
 
 @catalog.command(name="list")
-@asynchronous
-async def list_workflows(directory: Directory, *, json_output: Json = False) -> int:
+@console.asynchronous
+async def list_workflows(directory: Directory, *, json_output: console.Json = False) -> int:
     """List all workflows by action type."""
     from worker.adapters.file_catalog import FileCatalog
 
     found = sorted(await FileCatalog.open(directory), key=lambda w: (w.action_type, w.workflow_id))
     if json_output:
         fields = ("workflow_id", "version", "action_type")
-        print_json([{name: getattr(workflow, name) for name in fields} for workflow in found])
+        console.print_json([{name: getattr(workflow, name) for name in fields} for workflow in found])
         return 0
     for workflow in found:
         typer.echo(_line(workflow.action_type, workflow))
-    typer.echo(counted(len(found), "workflow"), err=True)
+    typer.echo(console.counted(len(found), "workflow"), err=True)
     return 0
 
 
 def _line(first: str, workflow: Workflow) -> str:
     """A workflow on one line of a terminal, after `first`."""
-    return one_line(f"{first} {workflow.workflow_id} {workflow.version} {workflow.description}", LINE_CHARS)
+    return console.one_line(
+        f"{first} {workflow.workflow_id} {workflow.version} {workflow.description}", LINE_CHARS
+    )
 
 
 # -- search
 
 
 @catalog.command()
-@asynchronous
+@console.asynchronous
 async def search(
     directory: Directory,
     query: Annotated[
@@ -107,7 +98,7 @@ async def search(
     ] = None,
     min_confidence: Annotated[float, typer.Option(help="Lowest match quality.", min=0, max=1)] = 0.7,
     max_results: Annotated[int, typer.Option(help="How many workflows to show.", min=1, max=100)] = 10,
-    json_output: Json = False,
+    json_output: console.Json = False,
 ) -> int:
     """Search as the model does. If nothing matches, print how many workflows each label excludes."""
     from worker.adapters.file_catalog import FileCatalog
@@ -126,16 +117,16 @@ async def search(
             parsed, context = parse_query(query, known), _context(label or ())
         except ValueError as error:
             typer.echo(f"error: {error}", err=True)
-            return EXIT_USAGE
+            return console.EXIT_USAGE
         asked = replace(parsed, min_confidence=min_confidence, max_results=max_results)
-        async with waiting_for(f"vectors of {counted(len(workflows), 'workflow')}"):
+        async with console.waiting_for(f"vectors of {console.counted(len(workflows), 'workflow')}"):
             await workflows.embed_missing()
         page = await workflows.search(asked, context)
     if workflows.meaning_problem:
         typer.echo(f"ranked by words: {workflows.meaning_problem}", err=True)
     shown = shown_search(asked, page, [], sorted(known))
     if json_output:
-        print_json(shown)
+        console.print_json(shown)
     else:
         _print_page(page, shown.get("notes", ()))
     return 0
@@ -164,7 +155,7 @@ def _print_page(page: SearchPage, notes: Sequence[str]) -> None:
         typer.echo(_line(f"{match.confidence:.3f}", match.workflow))
     for label, count in page.excluded.items() if not page.matches else ():
         alone = page.excluded_alone.get(label, 0)
-        typer.echo(f"{label} excludes {counted(count, 'workflow')}, {alone} of them alone")
+        typer.echo(f"{label} excludes {console.counted(count, 'workflow')}, {alone} of them alone")
     for note in notes:
         typer.echo(note, err=True)
 
@@ -173,13 +164,13 @@ def _print_page(page: SearchPage, notes: Sequence[str]) -> None:
 
 
 @catalog.command()
-@asynchronous
+@console.asynchronous
 async def push(
     directory: Directory,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Disable workflows without a file.")] = False,
-    json_output: Json = False,
+    json_output: console.Json = False,
 ) -> int:
     """Write all workflows into the database of RCA_CATALOG__DATABASE_URL.
 
@@ -199,10 +190,10 @@ async def push(
         )
     found = read_directory(directory)
     workflows = list(found.workflows.values())
-    with progress("writing workflows") as show:
+    with console.progress("writing workflows") as show:
         done = await write(url, workflows, found.actions, prune=prune, dry_run=dry_run, progress=show)
     if json_output:
-        print_json({**asdict(done), "dry_run": dry_run})
+        console.print_json({**asdict(done), "dry_run": dry_run})
     else:
         _print_pushed(done, dry_run=dry_run)
     return 0 if dry_run or not done.embeddings else await _embed(url, settings)
@@ -218,15 +209,15 @@ async def _embed(url: str, settings: CatalogSettings) -> int:
         if embedder is None:
             return 0
         try:
-            with progress("computing vectors") as show:
+            with console.progress("computing vectors") as show:
                 count = await embed(url, embedder, progress=show)
         except EmbedderUnavailable as error:
             typer.echo(
                 f"error: {error}; workers rank by words until `rca catalog push` has written all vectors",
                 err=True,
             )
-            return EXIT_ERROR
-        typer.echo(f"{counted(count, 'vector')} of {embedder.name}", err=True)
+            return console.EXIT_ERROR
+        typer.echo(f"{console.counted(count, 'vector')} of {embedder.name}", err=True)
         return 0
 
 

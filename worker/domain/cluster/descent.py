@@ -11,17 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from worker.domain.cluster.fields import (
-    dig,
-    mapping,
-    mappings,
-    meta,
-    name_of,
-    owner_of,
-    referred,
-    strings,
-    text,
-)
+from worker.domain.cluster.fields import dig, mapping, mappings, name_of, owner_of, referred, strings, text
 from worker.domain.cluster.kinds import MADE_NAMES, belongs_by_name, built_in
 from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.references import selects
@@ -129,7 +119,7 @@ def pod_selector(manifest: Any) -> dict[str, Any] | None:
 
 def is_selected(pod: Manifest, manifest: Any) -> bool:
     """True if the object selects the pod."""
-    return selects(pod_selector(manifest), strings(meta(pod).get("labels")))
+    return selects(pod_selector(manifest), strings(dig(pod, "metadata", "labels")))
 
 
 async def maker_of(cluster: Cluster, gone: ObjectRef) -> ObjectRef | None:

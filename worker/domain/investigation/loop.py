@@ -25,16 +25,7 @@ from worker.domain.investigation.models.shrink import expected_tokens, fitted, p
 from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.untrusted.evidence import EvidenceLog
-from worker.domain.values.conversation import (
-    ModelRequest,
-    Reply,
-    ToolCall,
-    ToolResult,
-    ToolSpec,
-    ToolTurn,
-    Turn,
-    UserTurn,
-)
+from worker.domain.values import conversation
 from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry
 from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
 from worker.domain.values.ports import Clock, JournalRun, Model
@@ -61,9 +52,9 @@ ONLY_UNKNOWN_TOOLS = Problem(
 class Observer(Protocol):
     """Is notified of each step before it is recorded. Replayed steps were observed by an earlier run."""
 
-    async def asking(self, call: int, model: str, request: ModelRequest) -> None: ...
-    async def replied(self, call: int, reply: Reply) -> None: ...
-    async def tool_ran(self, call: ToolCall, result: ToolResult) -> None: ...
+    async def asking(self, call: int, model: str, request: conversation.ModelRequest) -> None: ...
+    async def replied(self, call: int, reply: conversation.Reply) -> None: ...
+    async def tool_ran(self, call: conversation.ToolCall, result: conversation.ToolResult) -> None: ...
     async def judged(self, attempt: Attempt, *, last: bool) -> None: ...
 
 
@@ -83,7 +74,7 @@ class Judged:
     at: datetime | None = None
     unreadable: Unreadable | None = None
 
-    def attempt(self, number: int, reply: Reply) -> Attempt:
+    def attempt(self, number: int, reply: conversation.Reply) -> Attempt:
         """The attempt with this number, whose answer is in the reply."""
         return Attempt(number, self.verdict, answer_text(reply), self.workflow_id, self.at)
 
@@ -125,12 +116,12 @@ class Investigation:
     """
 
     model: Model
-    tools: tuple[ToolSpec, ...]
+    tools: tuple[conversation.ToolSpec, ...]
     system: str
     opening: str
     toolbox: Toolbox
     evidence: EvidenceLog
-    judge: Callable[[Reply], Awaitable[Judged]]
+    judge: Callable[[conversation.Reply], Awaitable[Judged]]
     run: JournalRun
     proceed: Callable[[], Awaitable[None]]
     observer: Observer
@@ -169,7 +160,7 @@ class _Loop:
 
     def __init__(self, given: Investigation) -> None:
         self._given, self._journaled = given, journaled.JournaledSteps(given.run.past)
-        self.turns: list[Turn] = [UserTurn(given.opening)]
+        self.turns: list[conversation.Turn] = [conversation.UserTurn(given.opening)]
         self._attempts: list[Attempt] = []
         self._told: set[Unreadable] = set()
         """The kinds of unreadable answers that were returned to the model without counting as an attempt."""
@@ -199,7 +190,7 @@ class _Loop:
     @property
     def is_lost(self) -> bool:
         """True if the last replies called only unknown tools."""
-        last = [turn for turn in self.turns if isinstance(turn, Reply)][-MAX_LOST:]
+        last = [turn for turn in self.turns if isinstance(turn, conversation.Reply)][-MAX_LOST:]
         named = self._given.toolbox.tool_named
         unknown = (not is_final(reply) and not any(named(c.name) for c in reply.tool_calls) for reply in last)
         return len(last) == MAX_LOST and all(unknown)
@@ -222,7 +213,7 @@ class _Loop:
         self._count(self._spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds))
         return asked
 
-    async def run_tools(self, reply: Reply) -> None:
+    async def run_tools(self, reply: conversation.Reply) -> None:
         """Answer the tool calls of a reply: from the journal, or by running those that the budget allows."""
         given, allowed = self._given, self._allowed_calls(reply)
         tool_calls = self._spent.tool_calls + len(allowed)
@@ -239,7 +230,7 @@ class _Loop:
         self.turns.append(saved.ran.turn)
         self._count(replace(self._spent, tool_calls=tool_calls, wall_seconds=saved.ran.wall_seconds))
 
-    async def judge_answer(self, reply: Reply) -> Judged:
+    async def judge_answer(self, reply: conversation.Reply) -> Judged:
         """The verdict on a final answer: the recorded one, or a new one."""
         if saved := self._journaled.refusal():
             judged = Judged(Rejected(saved.problems, saved.partial), saved.workflow_id, at=saved.at)
@@ -266,7 +257,7 @@ class _Loop:
         self._count(replace(self._spent, wall_seconds=seconds))
         return judged
 
-    async def _judge(self, reply: Reply) -> Judged:
+    async def _judge(self, reply: conversation.Reply) -> Judged:
         if is_final(reply):
             judged = await self._given.judge(reply)
         else:
@@ -305,10 +296,10 @@ class _Loop:
             waited += pause
             await given.clock.sleep(pause)
 
-    def _request(self) -> ModelRequest:
+    def _request(self) -> conversation.ModelRequest:
         """The next request. Raises GiveUp when the budget has no room for it."""
         given, spent = self._given, self.spent
-        request = ModelRequest(
+        request = conversation.ModelRequest(
             system=given.system,
             tools=given.tools,
             turns=tuple(self.turns),
@@ -320,7 +311,7 @@ class _Loop:
             raise GiveUp(GiveUpReason.BUDGET_SPENT, used_up)
         return replace(request, tools_allowed=not must_wrap_up(spent, given.limits, expected))
 
-    async def _ask(self, request: ModelRequest) -> journaled.Asked:
+    async def _ask(self, request: conversation.ModelRequest) -> journaled.Asked:
         """Claim the call, make it, record the reply."""
         given, number = self._given, self._spent.llm_calls + 1
         await given.proceed()
@@ -334,7 +325,7 @@ class _Loop:
         await given.run.append(LLM, data)
         return journaled.read_step(journaled.ASKED, data)  # as a successor reads it
 
-    async def _call(self, request: ModelRequest) -> tuple[Reply, int]:
+    async def _call(self, request: conversation.ModelRequest) -> tuple[conversation.Reply, int]:
         """Call the model. A conversation that is too long for it is shrunk, and it is called once more.
 
         Also returns how often the conversation was shrunk.
@@ -350,19 +341,21 @@ class _Loop:
                 raise
         return await self._call_in_time(replace(request, turns=shorter)), 1
 
-    async def _call_in_time(self, request: ModelRequest) -> Reply:
+    async def _call_in_time(self, request: conversation.ModelRequest) -> conversation.Reply:
         """Call the model within the time that earlier tries of this call have left."""
         if used_up := exhausted(self.spent, self._given.limits):
             raise GiveUp(GiveUpReason.BUDGET_SPENT, used_up)
         seconds = seconds_for_call(self.spent, self._given.limits)
         return await self._given.model.ask(replace(request, deadline_seconds=seconds))
 
-    def _allowed_calls(self, reply: Reply) -> tuple[ToolCall, ...]:
+    def _allowed_calls(self, reply: conversation.Reply) -> tuple[conversation.ToolCall, ...]:
         """The tool calls of a reply that are run: the first ones, within what is left of the budget."""
         room = max(0, self._given.limits.tool_calls - self._spent.tool_calls)
         return reply.tool_calls[: min(corrections.MAX_CALLS_PER_REPLY, room)]
 
-    async def _run(self, reply: Reply, allowed: Sequence[ToolCall], tool_calls: int) -> journaled.Ran:
+    async def _run(
+        self, reply: conversation.Reply, allowed: Sequence[conversation.ToolCall], tool_calls: int
+    ) -> journaled.Ran:
         """Run the allowed calls, refuse the others. `tool_calls` counts those run by the end of this turn."""
         given = self._given
         results = await given.toolbox.run_all(allowed)
@@ -371,9 +364,9 @@ class _Loop:
         results = (*results, *corrections.refusals(reply.tool_calls[len(allowed) :], refusal))
         for call, result in zip(reply.tool_calls, results, strict=True):
             await given.observer.tool_ran(call, result)
-        expected = expected_tokens((*self.turns, ToolTurn(results)), self._prefix)
+        expected = expected_tokens((*self.turns, conversation.ToolTurn(results)), self._prefix)
         note = corrections.WRAP_UP if must_wrap_up(spent, given.limits, expected) else ""
-        return journaled.Ran(ToolTurn(results, note), spent.wall_seconds)
+        return journaled.Ran(conversation.ToolTurn(results, note), spent.wall_seconds)
 
     def _count(self, spent: Spent) -> None:
         """Take over the costs at the end of a step, as a successor finds them in the journal."""

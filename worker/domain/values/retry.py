@@ -13,13 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from worker.domain.values.delays import (
-    LONGEST_PROBE,
-    PROBE_GROWTH,
-    PROBE_OUTAGE_SECONDS,
-    REDELIVERY_CAP_SECONDS,
-    REDELIVERY_FIRST_SECONDS,
-)
+from worker.domain.values import delays
 
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
 """HTTP statuses after which the same request may succeed later (RFC 9110)."""
@@ -60,7 +54,7 @@ def error_delay(policy: RetryPolicy, errors: int) -> float | None:
 
 def broker_delay(deliveries: int) -> float:
     """Seconds until redelivery of a message whose outcome could not be stored, by number of deliveries."""
-    return _doubled(REDELIVERY_FIRST_SECONDS, deliveries - 1, REDELIVERY_CAP_SECONDS)
+    return _doubled(delays.REDELIVERY_FIRST_SECONDS, deliveries - 1, delays.REDELIVERY_CAP_SECONDS)
 
 
 def probe_pause(first_seconds: float, tried: int, *, outage: bool = False) -> float:
@@ -68,8 +62,8 @@ def probe_pause(first_seconds: float, tried: int, *, outage: bool = False) -> fl
 
     `outage`: it does not answer at all, so the first pauses are shorter, because an outage may end any second.
     """
-    pause = first_seconds * min(PROBE_GROWTH ** min(tried - 1, 100), LONGEST_PROBE)
-    return _doubled(PROBE_OUTAGE_SECONDS, tried - 1, pause) if outage else pause
+    pause = first_seconds * min(delays.PROBE_GROWTH ** min(tried - 1, 100), delays.LONGEST_PROBE)
+    return _doubled(delays.PROBE_OUTAGE_SECONDS, tried - 1, pause) if outage else pause
 
 
 def _doubled(first: float, times: int, cap: float) -> float:

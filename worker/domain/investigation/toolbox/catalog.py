@@ -19,28 +19,11 @@ from worker.domain.catalog.documents import as_list
 from worker.domain.catalog.search import FORM, BadQueryError, narrowed, parse_query, where_words
 from worker.domain.catalog.selection import signal_types_of
 from worker.domain.cluster.rendering.compact import render_value
+from worker.domain.investigation.toolbox import tool
 from worker.domain.investigation.toolbox.search_results import compact, shown_parameter, shown_search
-from worker.domain.investigation.toolbox.tool import (
-    RESULT_TOKENS,
-    Arguments,
-    Expression,
-    Name,
-    ToolContext,
-    ToolDef,
-    ToolOutput,
-    ToolProblem,
-    Word,
-    clamped,
-)
+from worker.domain.values import workflows
 from worker.domain.values.json_read import read_json
 from worker.domain.values.workflow_search import MAX_RESULTS, MIN_CONFIDENCE, Target
-from worker.domain.values.workflows import (
-    BUSINESS_LABELS,
-    ActionSummary,
-    Parameter,
-    SelectionContext,
-    Workflow,
-)
 from worker.domain.verdict.checks.facts import label_values
 from worker.domain.verdict.checks.targets import acts_on_one_of, target_part
 
@@ -65,44 +48,46 @@ def _as_object(value: Any) -> Any:
     return read_json(value, value) if value.strip() else {}
 
 
-Values = Annotated[tuple[Word, ...], BeforeValidator(as_list), Field(max_length=MAX_FILTERS)]
+Values = Annotated[tuple[tool.Word, ...], BeforeValidator(as_list), Field(max_length=MAX_FILTERS)]
 
 
 LEVELS = [level.value for level in Severity if level is not Severity.UNKNOWN]
-Level = Annotated[Word, WithJsonSchema({"type": "string", "enum": LEVELS})]
+Level = Annotated[tool.Word, WithJsonSchema({"type": "string", "enum": LEVELS})]
 """A severity. Aliases are understood; the schema names the levels."""
 Share = Annotated[
     float,
     Field(allow_inf_nan=False),
-    clamped(0.0, 1.0),
+    tool.clamped(0.0, 1.0),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
 ]
 Count = Annotated[
-    int, clamped(1, MOST_RESULTS), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS})
+    int,
+    tool.clamped(1, MOST_RESULTS),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS}),
 ]
 
 
-class ListAvailableActions(Arguments):
+class ListAvailableActions(tool.Arguments):
     """Arguments of list_available_actions."""
 
-    signal_type: Word = ""
+    signal_type: tool.Word = ""
     severity: Level = ""
 
 
 class ListWorkflows(ListAvailableActions):
     """Arguments of list_workflows."""
 
-    action_type: Name
-    cursor: Expression = Field(default="", description="next_cursor of the page before")
+    action_type: tool.Name
+    cursor: tool.Expression = Field(default="", description="next_cursor of the page before")
 
 
-class GetWorkflow(Arguments):
+class GetWorkflow(tool.Arguments):
     """Arguments of get_workflow."""
 
-    workflow_id: Name
+    workflow_id: tool.Name
 
 
-class SearchWorkflowCatalog(Arguments):
+class SearchWorkflowCatalog(tool.Arguments):
     """Arguments of search_workflow_catalog.
 
     The model is not asked for what code knows; what it gives is checked.
@@ -113,19 +98,21 @@ class SearchWorkflowCatalog(Arguments):
     max_results: Count = MAX_RESULTS
     filters: SkipJsonSchema[
         Annotated[
-            dict[Word, bool | Word | Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)
+            dict[tool.Word, bool | tool.Word | Values],
+            BeforeValidator(_as_object),
+            Field(max_length=MAX_FILTERS),
         ]
     ] = Field(default_factory=dict)
     custom_labels: SkipJsonSchema[
-        Annotated[dict[Word, Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)]
+        Annotated[dict[tool.Word, Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)]
     ] = Field(default_factory=dict)
 
 
-async def list_available_actions(run: ToolContext, asked: ListAvailableActions) -> ToolOutput:
+async def list_available_actions(run: tool.ToolContext, asked: ListAvailableActions) -> tool.ToolOutput:
     """Action types with workflows that fit, and the signal types the catalog knows."""
     context = _context(run, asked.signal_type, asked.severity)
     actions = await run.catalog.actions(context)
-    types = signal_types_of(await run.catalog.actions(SelectionContext()))
+    types = signal_types_of(await run.catalog.actions(workflows.SelectionContext()))
     shown: dict[str, Any] = {"actions": [_action(action) for action in actions]}
     if run.for_agents:
         shown["signal_types_in_catalog"] = sorted(types)
@@ -136,7 +123,7 @@ async def list_available_actions(run: ToolContext, asked: ListAvailableActions) 
     return _output(run, shown, context)
 
 
-async def list_workflows(run: ToolContext, asked: ListWorkflows) -> ToolOutput:
+async def list_workflows(run: tool.ToolContext, asked: ListWorkflows) -> tool.ToolOutput:
     """One page of workflows of an action type that fit, best first, and what left others out."""
     context = _context(run, asked.signal_type, asked.severity)
     page = await run.catalog.workflows(asked.action_type, context, asked.cursor)
@@ -148,12 +135,12 @@ async def list_workflows(run: ToolContext, asked: ListWorkflows) -> ToolOutput:
     return _output(run, shown, context)
 
 
-async def get_workflow(run: ToolContext, asked: GetWorkflow) -> ToolOutput:
+async def get_workflow(run: tool.ToolContext, asked: GetWorkflow) -> tool.ToolOutput:
     """One workflow with its parameters."""
     context = _context(run, "", "")
     found = await run.catalog.get(asked.workflow_id, context)
     if found is None:
-        raise ToolProblem(
+        raise tool.ToolProblem(
             f"workflow {asked.workflow_id} does not exist or does not fit this incident; "
             "list_workflows shows those that do",
             scope=asked.workflow_id,
@@ -161,14 +148,14 @@ async def get_workflow(run: ToolContext, asked: GetWorkflow) -> ToolOutput:
     return _output(run, _workflow(run, found), context)
 
 
-async def search_workflow_catalog(run: ToolContext, asked: SearchWorkflowCatalog) -> ToolOutput:
+async def search_workflow_catalog(run: tool.ToolContext, asked: SearchWorkflowCatalog) -> tool.ToolOutput:
     """Workflows that match a query, best first, with parameters and match quality (fields of ADR-041)."""
-    signal_types = signal_types_of(await run.catalog.actions(SelectionContext()))
+    signal_types = signal_types_of(await run.catalog.actions(workflows.SelectionContext()))
     target = run.target
     try:
         query = parse_query(asked.query, signal_types, where_words(run.labels, target))
     except BadQueryError as error:
-        raise ToolProblem(str(error), scope="query") from None
+        raise tool.ToolProblem(str(error), scope="query") from None
     query = replace(query, min_confidence=asked.min_confidence, max_results=asked.max_results)
     context, notes = narrowed(with_target(run.labels, target), query, asked.filters, asked.custom_labels)
     page = await run.catalog.search(query, context)
@@ -179,22 +166,24 @@ async def search_workflow_catalog(run: ToolContext, asked: SearchWorkflowCatalog
     return _output(run, shown, query.applied_to(context))
 
 
-def _context(run: ToolContext, signal_type: str, severity: str) -> SelectionContext:
+def _context(run: tool.ToolContext, signal_type: str, severity: str) -> workflows.SelectionContext:
     level = ""
     if severity:
         known = normalize_severity(severity)
         if known is None:
-            raise ToolProblem(f"severity must be one of {', '.join(Severity)}")
+            raise tool.ToolProblem(f"severity must be one of {', '.join(Severity)}")
         level = "" if known is Severity.UNKNOWN else known.value
     return with_target(replace(run.labels, signal_type=signal_type, severity=level), run.target)
 
 
-def _output(run: ToolContext, shown: dict[str, Any], context: SelectionContext) -> ToolOutput:
-    rendered = render_value(shown, RESULT_TOKENS)
-    return ToolOutput(rendered.body, f"catalog, {_filters(context, run)}", rendered.cut)
+def _output(
+    run: tool.ToolContext, shown: dict[str, Any], context: workflows.SelectionContext
+) -> tool.ToolOutput:
+    rendered = render_value(shown, tool.RESULT_TOKENS)
+    return tool.ToolOutput(rendered.body, f"catalog, {_filters(context, run)}", rendered.cut)
 
 
-def with_target(context: SelectionContext, target: Target | None) -> SelectionContext:
+def with_target(context: workflows.SelectionContext, target: Target | None) -> workflows.SelectionContext:
     """The context narrowed by the owner chain and the detected labels of a target."""
     if target is None:
         return context
@@ -205,10 +194,10 @@ def with_target(context: SelectionContext, target: Target | None) -> SelectionCo
     )
 
 
-def _filters(context: SelectionContext, run: ToolContext) -> str:
+def _filters(context: workflows.SelectionContext, run: tool.ToolContext) -> str:
     """The filters that were applied. Those of the request are in the first message, and are not repeated."""
-    target, told = run.target, () if run.for_agents else BUSINESS_LABELS
-    names = [name for name in ("signal_type", "severity", *BUSINESS_LABELS) if name not in told]
+    target, told = run.target, () if run.for_agents else workflows.BUSINESS_LABELS
+    names = [name for name in ("signal_type", "severity", *workflows.BUSINESS_LABELS) if name not in told]
     applied = [f"{name}={value}" for name in names if (value := getattr(context, name))]
     if target is not None:
         applied.append(f"component={'/'.join(ref.kind for ref in target.chain)}")
@@ -216,13 +205,13 @@ def _filters(context: SelectionContext, run: ToolContext) -> str:
     return given if target is not None else f"{given}; {NO_TARGET}"
 
 
-def _action(found: ActionSummary) -> dict[str, Any]:
+def _action(found: workflows.ActionSummary) -> dict[str, Any]:
     return compact(
         {"action_type": found.action_type, **asdict(found.text), "workflow_count": found.workflow_count}
     )
 
 
-def _summary(found: Workflow) -> dict[str, Any]:
+def _summary(found: workflows.Workflow) -> dict[str, Any]:
     """A workflow in a list.
 
     Required parameters end with `*`; those that name the target are left out: code fills them in.
@@ -231,7 +220,7 @@ def _summary(found: Workflow) -> dict[str, Any]:
     return compact({name: getattr(found, name) for name in SUMMARY} | {"parameters": named})
 
 
-def _to_give(run: ToolContext, found: Workflow) -> tuple[Parameter, ...]:
+def _to_give(run: tool.ToolContext, found: workflows.Workflow) -> tuple[workflows.Parameter, ...]:
     """The parameters that have to be given.
 
     Code fills in those that name the target, unless it is another object.
@@ -241,7 +230,7 @@ def _to_give(run: ToolContext, found: Workflow) -> tuple[Parameter, ...]:
     return tuple(p for p in found.parameters if not filled or target_part(p.name) is None)
 
 
-def _workflow(run: ToolContext, found: Workflow) -> dict[str, Any]:
+def _workflow(run: tool.ToolContext, found: workflows.Workflow) -> dict[str, Any]:
     shown = {name: getattr(found, name) for name in WHOLE} | {
         "parameters": [shown_parameter(p) for p in _to_give(run, found)],
         "labels": {name: list(values) for name, values in found.labels.items()},
@@ -252,7 +241,7 @@ def _workflow(run: ToolContext, found: Workflow) -> dict[str, Any]:
     return compact(shown)
 
 
-GET_WORKFLOW = ToolDef(
+GET_WORKFLOW = tool.ToolDef(
     "get_workflow",
     "One workflow: when to use it, parameters with types and limits.",
     GetWorkflow,
@@ -260,7 +249,7 @@ GET_WORKFLOW = ToolDef(
     uses_target=True,
     served_as="Everything about one remediation workflow: when to use it, parameters with types and limits.",
 )
-LIST_AVAILABLE_ACTIONS = ToolDef(
+LIST_AVAILABLE_ACTIONS = tool.ToolDef(
     "list_available_actions",
     "Action types with workflows for this incident.",
     ListAvailableActions,
@@ -268,7 +257,7 @@ LIST_AVAILABLE_ACTIONS = ToolDef(
     uses_target=True,
     served_as="Action types that have remediation workflows for an incident. First step of a choice.",
 )
-LIST_WORKFLOWS = ToolDef(
+LIST_WORKFLOWS = tool.ToolDef(
     "list_workflows",
     "Workflows of one action type that fit, best first. * = required parameter.",
     ListWorkflows,
@@ -278,7 +267,7 @@ LIST_WORKFLOWS = ToolDef(
         "Workflows of one action type that fit the incident, best first. Second step of a choice. * = required parameter."
     ),
 )
-SEARCH_WORKFLOW_CATALOG = ToolDef(
+SEARCH_WORKFLOW_CATALOG = tool.ToolDef(
     "search_workflow_catalog",
     (
         "Workflows of all action types that fit, with parameters. confidence is how well they match, not how sure the "

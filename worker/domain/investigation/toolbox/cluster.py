@@ -19,20 +19,7 @@ from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, r
 from worker.domain.cluster.rendering.prune import last_change
 from worker.domain.cluster.rendering.tables import render_lines, render_table, unhealthy
 from worker.domain.cluster.timeline import timeline
-from worker.domain.investigation.toolbox.tool import (
-    RESULT_TOKENS,
-    Arguments,
-    Expression,
-    Name,
-    OfKind,
-    ToolContext,
-    ToolDef,
-    ToolOutput,
-    ToolProblem,
-    Word,
-    aliased,
-    moment_of,
-)
+from worker.domain.investigation.toolbox import tool
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason, or_none
 from worker.domain.values.objects import KindInfo, ListQuery, ObjectRef
@@ -43,41 +30,41 @@ NO_HISTORY = "not available: no history store is configured"
 PASSING = {ClusterReason.UNAVAILABLE, ClusterReason.TIMEOUT}
 
 
-class GetResource(OfKind):
+class GetResource(tool.OfKind):
     """Arguments of get_resource."""
 
-    name: Name
-    path: Expression = Field(default="", description="part to show, e.g. spec.template.spec.containers")
+    name: tool.Name
+    path: tool.Expression = Field(default="", description="part to show, e.g. spec.template.spec.containers")
 
 
-class ListResources(OfKind):
+class ListResources(tool.OfKind):
     """Arguments of list_resources."""
 
-    namespace: Word = Field(default="", description="empty: all")
-    label_selector: Expression = aliased("label_selector", "labelSelector")
-    field_selector: Expression = aliased(
+    namespace: tool.Word = Field(default="", description="empty: all")
+    label_selector: tool.Expression = tool.aliased("label_selector", "labelSelector")
+    field_selector: tool.Expression = tool.aliased(
         "field_selector", "fieldSelector", description="e.g. spec.nodeName=n1"
     )
     only_unhealthy: bool = False
     output: Literal["", "json"] = Field(default="", description="json: whole objects, one a line")
 
 
-class GetEvents(Arguments):
+class GetEvents(tool.Arguments):
     """Arguments of get_events."""
 
-    kind: Word = ""
-    name: Word = ""
-    namespace: Word = Field(default="", description="empty: all")
-    since: Word = Field(default="", description="e.g. 30m, 2h")
+    kind: tool.Word = ""
+    name: tool.Word = ""
+    namespace: tool.Word = Field(default="", description="empty: all")
+    since: tool.Word = Field(default="", description="e.g. 30m, 2h")
 
 
-class GetResourceContext(OfKind):
+class GetResourceContext(tool.OfKind):
     """Arguments of get_resource_context."""
 
-    name: Name
+    name: tool.Name
 
 
-async def get_resource(run: ToolContext, asked: GetResource) -> ToolOutput:
+async def get_resource(run: tool.ToolContext, asked: GetResource) -> tool.ToolOutput:
     """One object, or the part of it at a path."""
     _refuse_secrets(asked.kind)
     info = await _kind(run, asked)
@@ -87,16 +74,16 @@ async def get_resource(run: ToolContext, asked: GetResource) -> ToolOutput:
     except ClusterError as error:
         if error.reason is not ClusterReason.NOT_FOUND:
             raise problem_of(error, str(ref)) from error
-        raise ToolProblem(f"{ref} does not exist{await _similar(run, ref)}", scope=str(ref)) from error
+        raise tool.ToolProblem(f"{ref} does not exist{await _similar(run, ref)}", scope=str(ref)) from error
     try:
-        shown = render_object(manifest, RESULT_TOKENS, path=asked.path)
+        shown = render_object(manifest, tool.RESULT_TOKENS, path=asked.path)
     except NoSuchPath as error:
-        raise ToolProblem(str(error), scope=str(ref)) from error
+        raise tool.ToolProblem(str(error), scope=str(ref)) from error
     part = f", part {asked.path}" if asked.path else ""
-    return ToolOutput(shown.body, f"{ref}{part}", shown.cut)
+    return tool.ToolOutput(shown.body, f"{ref}{part}", shown.cut)
 
 
-async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
+async def list_resources(run: tool.ToolContext, asked: ListResources) -> tool.ToolOutput:
     """Objects of one kind, as a table or as JSON."""
     _refuse_secrets(asked.kind)
     if asked.resolved_kind == "Event":
@@ -112,9 +99,9 @@ async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
     found = [item for item in listing.items if unhealthy(item) or not asked.only_unhealthy]
     everywhere = info.namespaced and not namespace
     if asked.output == "json":
-        table = render_lines(found, RESULT_TOKENS)
+        table = render_lines(found, tool.RESULT_TOKENS)
     else:
-        table = render_table(info.kind, found, run.now, RESULT_TOKENS, all_namespaces=everywhere)
+        table = render_table(info.kind, found, run.now, tool.RESULT_TOKENS, all_namespaces=everywhere)
     notes = []
     if table.left_out:
         notes.append(
@@ -125,19 +112,19 @@ async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
     counted = (
         f"{len(found)} of {len(listing.items)} unhealthy" if asked.only_unhealthy else f"{len(found)} found"
     )
-    return ToolOutput(table.body if found else "none", f"{scope}: {counted}", "; ".join(notes))
+    return tool.ToolOutput(table.body if found else "none", f"{scope}: {counted}", "; ".join(notes))
 
 
-async def get_events(run: ToolContext, asked: GetEvents) -> ToolOutput:
+async def get_events(run: tool.ToolContext, asked: GetEvents) -> tool.ToolOutput:
     """Events of an object and of objects that belong to it by name, of a namespace, or of the cluster."""
-    since = moment_of(asked.since, run.now, "since") if asked.since else None
+    since = tool.moment_of(asked.since, run.now, "since") if asked.since else None
     about = ObjectRef(kind_named(asked.kind), asked.name, asked.namespace)
     scope = _event_scope(about, asked.since)
     found = await read_events(run.cluster, about)
     if found.error:
         raise problem_of(found.error, scope)
     items = [h for h in found.items if since is None or h.last >= since]
-    shown = timeline(items, RESULT_TOKENS)
+    shown = timeline(items, tool.RESULT_TOKENS)
     notes = (
         [f"{shown.left_out} of {len(items)} events (normal and older ones); narrow by object or since"]
         if shown.left_out
@@ -145,10 +132,10 @@ async def get_events(run: ToolContext, asked: GetEvents) -> ToolOutput:
     )
     if found.gap:
         notes.append(f"not read: {found.gap}; narrow by object")
-    return ToolOutput(shown.body or "none", f"{scope}: {len(items)} found", "; ".join(notes))
+    return tool.ToolOutput(shown.body or "none", f"{scope}: {len(items)} found", "; ".join(notes))
 
 
-async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> ToolOutput:
+async def get_resource_context(run: tool.ToolContext, asked: GetResourceContext) -> tool.ToolOutput:
     """Owner chain, detected labels and past remediations of an object; it becomes the target of the choice."""
     if is_secret(asked.kind):
         ref = ObjectRef("Secret", asked.name, asked.namespace, "v1")
@@ -158,7 +145,7 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
         ref = _named(asked, info, asked.name)
         chain = await owner_chain(run.cluster, ref)
     if chain.exists is False:
-        raise ToolProblem(f"{ref} does not exist{await _similar(run, ref)}", scope=str(ref))
+        raise tool.ToolProblem(f"{ref} does not exist{await _similar(run, ref)}", scope=str(ref))
     async with asyncio.TaskGroup() as group:  # none of the three raises for the outside world
         detecting = group.create_task(detect_labels(run.cluster, chain))
         changes = group.create_task(_changes(run, chain.root))
@@ -182,31 +169,31 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
     if change and to_json(change) not in run.told_changes:
         shown["last_change"] = change
     target = Target(chain.start, chain.chain, labels, chain.exists)
-    rendered = render_value(shown, RESULT_TOKENS)
-    return ToolOutput(rendered.body, str(ref), rendered.cut, target)
+    rendered = render_value(shown, tool.RESULT_TOKENS)
+    return tool.ToolOutput(rendered.body, str(ref), rendered.cut, target)
 
 
-async def _history(run: ToolContext, chain: OwnerChain) -> dict[str, Any] | str:
+async def _history(run: tool.ToolContext, chain: OwnerChain) -> dict[str, Any] | str:
     if run.lookback is None:
         return NO_HISTORY
     return describe(await run.lookback.look_up(chain), run.now)
 
 
-async def _changes(run: ToolContext, root: ObjectRef) -> list[str]:
+async def _changes(run: tool.ToolContext, root: ObjectRef) -> list[str]:
     try:
         return await read_changes(run.cluster, root)
     except ClusterError as error:
         return [f"unknown: {error.message}"]
 
 
-async def _kind(run: ToolContext, asked: OfKind) -> KindInfo:
+async def _kind(run: tool.ToolContext, asked: tool.OfKind) -> KindInfo:
     try:
         return await run.cluster.kind(asked.resolved_kind, asked.resolved_api_version)
     except ClusterError as error:
         raise problem_of(error, asked.kind) from error
 
 
-async def _similar(run: ToolContext, ref: ObjectRef) -> str:
+async def _similar(run: tool.ToolContext, ref: ObjectRef) -> str:
     """Similar names of the same kind, for a name that does not exist; empty if they cannot be read."""
     listing = await or_none(run.cluster.list(ListQuery(ref.kind, ref.namespace, ref.api_version)))
     if listing is None:
@@ -222,7 +209,7 @@ async def _similar(run: ToolContext, ref: ObjectRef) -> str:
     return f"; there are {len(names)} objects of kind {ref.kind}{where}"
 
 
-def problem_of(error: ClusterError, scope: str) -> ToolProblem:
+def problem_of(error: ClusterError, scope: str) -> tool.ToolProblem:
     """A failure of the cluster, with a hint that explains it.
 
     The hint also says that the failure proves nothing about the object.
@@ -235,17 +222,19 @@ def problem_of(error: ClusterError, scope: str) -> ToolProblem:
     }
     hint = hints.get(error.reason, "")
     message = f"{scope}: {error.reason.value}: {error.message}{f' ({hint})' if hint else ''}"
-    return ToolProblem(message, scope=scope, passing=error.reason in PASSING)
+    return tool.ToolProblem(message, scope=scope, passing=error.reason in PASSING)
 
 
 def _refuse_secrets(kind: str) -> None:
     if is_secret(kind):
-        raise ToolProblem(NO_SECRETS, scope="Secret")
+        raise tool.ToolProblem(NO_SECRETS, scope="Secret")
 
 
-def _named(asked: OfKind, info: KindInfo, name: str) -> ObjectRef:
+def _named(asked: tool.OfKind, info: KindInfo, name: str) -> ObjectRef:
     if info.namespaced and not asked.namespace:
-        raise ToolProblem(f"{info.kind} is namespaced: namespace is required", scope=f"{info.kind} {name}")
+        raise tool.ToolProblem(
+            f"{info.kind} is namespaced: namespace is required", scope=f"{info.kind} {name}"
+        )
     return ObjectRef(info.kind, name, asked.namespace if info.namespaced else "", info.api_version)
 
 
@@ -272,7 +261,7 @@ def _plain(ref: ObjectRef) -> dict[str, str]:
     }
 
 
-GET_EVENTS = ToolDef(
+GET_EVENTS = tool.ToolDef(
     "get_events",
     "Events, newest last, of one object (and what belongs to it), a namespace or the cluster.",
     GetEvents,
@@ -280,7 +269,7 @@ GET_EVENTS = ToolDef(
     shows=EvidenceKind.EVENTS,
     details=frozenset({"since"}),
 )
-GET_RESOURCE = ToolDef(
+GET_RESOURCE = tool.ToolDef(
     "get_resource",
     "One object as JSON. ConfigMap values are shown, Secrets never.",
     GetResource,
@@ -288,7 +277,7 @@ GET_RESOURCE = ToolDef(
     shows=EvidenceKind.OBJECT,
     details=frozenset({"path"}),
 )
-GET_RESOURCE_CONTEXT = ToolDef(
+GET_RESOURCE_CONTEXT = tool.ToolDef(
     "get_resource_context",
     (
         "Owners (the last is the root), detected labels (others are false) and past remediations of the affected resource. "
@@ -302,7 +291,7 @@ GET_RESOURCE_CONTEXT = ToolDef(
         "a Kubernetes object."
     ),
 )
-LIST_RESOURCES = ToolDef(
+LIST_RESOURCES = tool.ToolDef(
     "list_resources",
     "Objects of one kind as a table, failing ones first. Any kind, also custom resources.",
     ListResources,

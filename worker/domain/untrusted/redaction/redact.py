@@ -21,15 +21,9 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from worker.domain.untrusted.redaction import shapes
 from worker.domain.untrusted.redaction.names import is_no_secret, mark_of, secret_kind
 from worker.domain.untrusted.redaction.pairs import mask_pairs
-from worker.domain.untrusted.redaction.shapes import (
-    is_plain_name,
-    mask_pem_tails,
-    mask_prose,
-    mask_shapes,
-    mask_url_credentials,
-)
 from worker.domain.untrusted.redaction.words import distinct_words
 
 MAX_DEPTH = 96
@@ -67,7 +61,7 @@ def redact(text: str) -> str:
     Linear in the length of the text. Redacting twice changes nothing: the rules are applied until they find
     nothing.
     """
-    if is_plain_name(text):
+    if shapes.is_plain_name(text):
         return text
     return _remembered(text) if len(text) <= REMEMBERED_CHARS else _until_stable(text)
 
@@ -163,10 +157,10 @@ def _mask(text: str, decode: int) -> str:
         text = _mask_json(text)
     text = mask_secret_documents(text)
     words = distinct_words(text)
-    masked = mask_url_credentials(mask_pem_tails(mask_shapes(text, words)))
+    masked = shapes.mask_url_credentials(shapes.mask_pem_tails(shapes.mask_shapes(text, words)))
     if masked != text:
         text, words = masked, distinct_words(masked)
-    text = mask_prose(mask_pairs(text, words), words)
+    text = shapes.mask_prose(mask_pairs(text, words), words)
     return _mask_encoded(text, words, decode - 1) if decode else text
 
 

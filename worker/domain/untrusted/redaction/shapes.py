@@ -11,13 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from worker.domain.untrusted.redaction.names import (
-    key_words,
-    looks_like_object_name,
-    looks_random,
-    mark_of,
-    secret_kind,
-)
+from worker.domain.untrusted.redaction import names
 from worker.domain.untrusted.redaction.words import folded, lines_with, mask_lines, with_group, with_zeros
 
 Check = Callable[[str], bool]
@@ -225,7 +219,7 @@ SHAPES: tuple[Shape, ...] = (
             r"(?=[.,;!]?[\"'`)\]}]{0,2}(?:[ \t]*(?:\n|\\n|\Z)|[,;]))",
             re.IGNORECASE,
         ),
-        lambda secret: not looks_like_object_name(secret) and QUANTITY.fullmatch(secret) is None,
+        lambda secret: not names.looks_like_object_name(secret) and QUANTITY.fullmatch(secret) is None,
     ),  # the end of a statement, not a word of a sentence that goes on: `the password is hunter2`
 )
 
@@ -292,9 +286,9 @@ def _mask_random(match: re.Match[str]) -> str:
     word = match.group().rstrip(".")
     before = match.string[max(0, match.start() - 80) : match.start()]
     stated = GENERATED.fullmatch(word) and sum(map(str.isdigit, word)) >= 4 and STATED.search(before)
-    called = stated or (looks_random(word) and CALLED_SECRET.search(before))
+    called = stated or (names.looks_random(word) and CALLED_SECRET.search(before))
     kind = "secret" if called else _kind_by_key(word, before)
-    return f"{mark_of(kind)}{match.group()[len(word) :]}" if kind else match.group()
+    return f"{names.mark_of(kind)}{match.group()[len(word) :]}" if kind else match.group()
 
 
 def _kind_by_key(word: str, before: str) -> str | None:
@@ -303,9 +297,9 @@ def _kind_by_key(word: str, before: str) -> str | None:
     A single word, such as `token`, may belong to a sentence.
     """
     key = before.rsplit(maxsplit=1)[-1] if before[-1:] in {" ", "\t"} and before.strip() else ""
-    many = KEY_BEFORE.fullmatch(key) is not None and len(key_words(key)) > 1
-    kind = secret_kind(key) if many else None
-    is_password = kind == "password" and not looks_like_object_name(word)
+    many = KEY_BEFORE.fullmatch(key) is not None and len(names.key_words(key)) > 1
+    kind = names.secret_kind(key) if many else None
+    is_password = kind == "password" and not names.looks_like_object_name(word)
     return kind if is_password or (kind in {"token", "key"} and GENERATED.fullmatch(word)) else None
 
 
