@@ -126,13 +126,11 @@ def _unfit(offered: frozenset[Remedy], action: ProposedAction, finding: Diagnosi
     return ""
 
 
-def _narrowed(
-    offered: frozenset[Remedy], action: ProposedAction, replicas_now: int | None
-) -> frozenset[Remedy]:
+def _narrowed(offered: frozenset[Remedy], action: ProposedAction, now: int | None) -> frozenset[Remedy]:
     """Tell scaling up and down apart by the chosen number, if both numbers are known."""
-    if not offered & {Remedy.SCALE_UP, Remedy.SCALE_DOWN} or action.replicas is None or replicas_now is None:
+    if not offered & {Remedy.SCALE_UP, Remedy.SCALE_DOWN} or action.replicas is None or now is None:
         return offered
-    return frozenset({Remedy.SCALE_UP if action.replicas > replicas_now else Remedy.SCALE_DOWN})
+    return frozenset({Remedy.SCALE_UP if action.replicas > now else Remedy.SCALE_DOWN})
 
 
 def _declared_for(workflow: Workflow, finding: Diagnosis) -> bool:

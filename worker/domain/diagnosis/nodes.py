@@ -118,17 +118,15 @@ def eviction_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -
         yield from found
 
 
-def node_eviction(
-    facts: ClusterFacts, node: ObjectRef, resource: re.Match[str] | None
-) -> Iterator[Diagnosis]:
+def node_eviction(facts: ClusterFacts, node: ObjectRef, low: re.Match[str] | None) -> Iterator[Diagnosis]:
     """Yield a node that evicts pods, and the workload that used it up."""
     culprit = _culprit(facts, node)
     if culprit:
         yield culprit
-    disk = resource is not None and resource[1] != "memory"
+    disk = low is not None and low[1] != "memory"
     remedies = PRESSURES["DiskPressure" if disk else "MemoryPressure"]
     also = (culprit.object,) if culprit else ()
-    told = f"{node} evicts pods because it is low on {resource[1] if resource else 'a resource'}"
+    told = f"{node} evicts pods because it is low on {low[1] if low else 'a resource'}"
     yield stated(Cause.NODE, node, told, remedies, ("Evicted",), also)
 
 

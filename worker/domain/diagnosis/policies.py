@@ -51,11 +51,8 @@ def _findings(
 ) -> Iterator[Diagnosis]:
     """The policies that changed before the failure, while the workload did not: it worked without them."""
     since = structure.template_since(facts, workload, client)
-    older = [
-        p
-        for p in policies
-        if since is not None and (made := structure.created(p)) is not None and made <= since
-    ]
+    made = [(policy, structure.created(policy)) for policy in policies]
+    older = [policy for policy, at in made if since is not None and at is not None and at <= since]
     for policy in older or policies:  # beside an older one, a new policy closes nothing
         ref, when = reference(policy), structure.changed(policy)
         younger = when is None or since is None or when > since

@@ -101,11 +101,8 @@ def _moved(rollout: structure.Rollout, container: Container) -> bool:
 def _came_with(failing: FailingPod, rollout: structure.Rollout) -> bool:
     """True if no pod of the newest revision runs, and the revision is young or known to have failed."""
     facts, workload = failing.facts, failing.workload
-    if any(
-        structure.made_by(facts, p, rollout.newest)
-        for p in structure.pods_of(facts, workload)
-        if not pod_failing(p)
-    ):
+    well = [pod for pod in structure.pods_of(facts, workload) if not pod_failing(pod)]
+    if any(structure.made_by(facts, pod, rollout.newest) for pod in well):
         return False
     return structure.lately(facts, rollout.began) or rollout_failed(facts, workload, rollout)
 

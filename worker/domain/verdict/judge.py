@@ -29,9 +29,7 @@ NO_TARGET = TargetChoice(None, {})
 
 def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     """Check everything the model said, in the order of an answer. Never raises."""
-    report = CheckReport(
-        problems=list(answer.problems), notes=list(answer.notes), warnings=list(answer.warnings)
-    )
+    report = CheckReport(list(answer.problems), notes=list(answer.notes), warnings=list(answer.warnings))
     severity = cause.check_cause(answer, report)
     signal_type = cause.check_signal_type(answer, facts, report)
     affected = cause.check_affected(answer, facts, report)

@@ -107,9 +107,8 @@ def conclude(ending: Ending, min_confidence: float = MIN_CONFIDENCE) -> Conclusi
             return _low_confidence(detail, accepted)
         return _review(reason, detail)
     if accepted is None:
-        return _review(
-            HumanReviewReason.INVESTIGATION_INCONCLUSIVE, "The investigation ended without an answer."
-        )
+        detail = "The investigation ended without an answer."
+        return _review(HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail)
     return _without_review(accepted)
 
 

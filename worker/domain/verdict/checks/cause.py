@@ -134,9 +134,7 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
         return None
     outcome = InvestigationOutcome(word)
     if outcome in NOTHING_TO_DO and answer.selected_workflow is not None:
-        message = (
-            f"is {outcome}, but a workflow is selected: say actionable, or set selected_workflow to null"
-        )
+        message = f"is {outcome}, but a workflow is selected: say actionable, or set it to null"
         report.reject(ProblemKind.UNREADABLE, "investigation_outcome", message)
     return outcome
 
@@ -165,18 +163,10 @@ def doubts(
     Nobody else will look at the incident again. `affected` is the blamed object with its owners, `signal` the
     resource that the request is about.
     """
-    if (
-        not isinstance(verdict, Accepted)
-        or verdict.workflow is not None
-        or verdict.outcome not in NOTHING_TO_DO
-    ):
+    if not isinstance(verdict, Accepted) or verdict.workflow or verdict.outcome not in NOTHING_TO_DO:
         return ()
-    return (
-        *_own_doubts(verdict),
-        *_elsewhere(verdict, affected, look, signal),
-        *_visible_trouble(look),
-        *_demands(safety),
-    )
+    own, elsewhere = _own_doubts(verdict), _elsewhere(verdict, affected, look, signal)
+    return (*own, *elsewhere, *_visible_trouble(look), *_demands(safety))
 
 
 def _own_doubts(accepted: Accepted) -> Iterator[str]:
