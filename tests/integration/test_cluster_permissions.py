@@ -146,6 +146,15 @@ def test_custom_resources_that_rules_examine_are_granted():
     assert set() == {kind for kind in SPECIAL if kind not in built_in and f"{kind.lower()}s" not in named}
 
 
+LISTED = {"rollouts", "certificates", "challenges", "externalsecrets"}
+"""Custom resources that rules list."""
+
+
+def test_custom_resources_that_rules_list_are_granted():
+    rights = granted("rca-worker-custom-owners", "custom-owners.yaml")
+    assert LISTED <= {resource for _, resource, verb in rights if verb == "list"}
+
+
 def test_what_tools_show_best_is_granted():
     assert set() == offered_by_tools() - GRANTED
 

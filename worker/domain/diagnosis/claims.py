@@ -6,13 +6,13 @@ import enum
 from dataclasses import dataclass, replace
 
 from worker.domain.cluster.changes import revision_number
-from worker.domain.cluster.fields import dig
+from worker.domain.cluster.fields import dig, owner_of, referred
 from worker.domain.cluster.pods import pod_failing, pod_restarts
 from worker.domain.diagnosis.actions import EDITING, ProposedAction, misfit, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Strength, named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.search import Searched, ambiguous, search, standing
-from worker.domain.diagnosis.structure import chain_of, gitops_managed, owner_of, pods_of, revisions
+from worker.domain.diagnosis.structure import chain_of, gitops_managed, pods_of, revisions
 from worker.domain.values.objects import ObjectRef
 
 
@@ -104,7 +104,8 @@ def _names_of(facts: ClusterFacts, claim: Claim) -> set[tuple[str, str, str]]:
 def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:
     scales = finding.object.kind in {"Deployment", "StatefulSet"}
     replicas = dig(facts.get(finding.object), "spec", "replicas") if scales else None
-    keeper = next((o for t in action.targets if (o := _custom_owner(facts, t))), None)
+    changed = (*action.targets, finding.object)
+    keeper = next((o for ref in changed if (o := _custom_owner(facts, ref))), None)
     if keeper and remedies_of(action.workflow.action_type) & EDITING:
         return f"{keeper} would undo what {action.workflow.action_type} edits"
     gitops = gitops_managed(facts, *finding.subjects)
@@ -112,9 +113,10 @@ def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> 
 
 
 def _custom_owner(facts: ClusterFacts, ref: ObjectRef) -> ObjectRef | None:
-    """The custom resource whose controller keeps the spec of an object as it wants it."""
-    owner = owner_of(facts.get(ref) or {}) if ref.kind not in {"Pod", "Secret"} else None
-    return owner if owner and "." in owner.api_version.partition("/")[0] else None
+    """The custom resource that owns an object, as its controller or not, and keeps its spec as it wants it."""
+    manifest = facts.get(ref) if ref.kind not in {"Pod", "Secret"} else None
+    owner = referred(owner_of(manifest or {}), ref.namespace)
+    return owner if "." in owner.api_version.partition("/")[0] else None
 
 
 def _undo(facts: ClusterFacts, finding: Diagnosis, action: ProposedAction) -> ProposedAction:

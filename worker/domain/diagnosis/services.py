@@ -65,7 +65,10 @@ def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagno
     if not pods.complete or (meant and not turned):
         return
     if near is not None or workloads_named(facts, service):
-        told, remedies = f"the selector of {service} matches no pod", {Remedy.FIX_SELECTOR}
+        rollouts = facts.list("Rollout", service.namespace, api_version=ROLLOUTS).items
+        roles = [mapping(way) for r in rollouts for way in mapping(dig(r, "spec", "strategy")).values()]
+        kept = any(service.name in role.values() for role in roles)  # by the controller of a Rollout
+        told, remedies = f"the selector of {service} matches no pod", () if kept else (Remedy.FIX_SELECTOR,)
         yield stated(Cause.SERVICE, service, told, remedies, ("ServiceNoEndpoints",))
 
 

@@ -3,7 +3,15 @@
 import pytest
 
 from tests.fakes.manifests import crashing, event, obj, running
-from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, service, waiting, workload
+from tests.unit.domain.diagnosis.small_clusters import (
+    claim,
+    findings,
+    judged,
+    node,
+    service,
+    waiting,
+    workload,
+)
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Relation, Remedy
 from worker.domain.diagnosis.claims import Doubt
@@ -132,6 +140,43 @@ async def test_a_selector_that_matches_nothing():
     external = service("db")
     del external["spec"]["selector"]
     assert await findings(external, about=external) == ()
+
+
+async def test_a_selector_that_the_controller_of_a_rollout_sets():
+    lost = service("db-active", selector={"app": "db", "rollouts-pod-template-hash": "old"})
+    ways = {"blueGreen": {"activeService": "db-active"}, "canary": {"stableService": "db-active"}}
+    for name, way in ways.items():
+        spec = {"strategy": {name: way}}
+        keeper = obj("Rollout", "db", api_version="argoproj.io/v1alpha1", spec=spec)
+        found = await first(*workload("db", status=running()), lost, keeper, about=lost)
+        assert (found.object, found.remedies) == (reference(lost), set())
+
+
+@pytest.mark.parametrize("controls", [True, False, None])
+async def test_what_a_custom_resource_owns_is_not_edited(controls):
+    api = workload(
+        status=crashing("OOMKilled", 137),
+        resources={"limits": {"memory": "64Mi"}, "requests": {"memory": "1Mi"}},
+    )
+    grow = claim(api[0], "IncreaseMemoryLimits")
+    assert (await judged(*api, about=api[0], claim=grow)).confirmed
+    owner = {"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "name": "v1"}
+    api[0]["metadata"]["ownerReferences"] = [owner if controls is None else {**owner, "controller": controls}]
+    assert (await judged(*api, about=api[0], claim=grow)).doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
+async def test_a_budget_that_a_custom_resource_owns_is_not_relaxed_by_its_workload_either():
+    api = workload(status=running())
+    budget = obj("PodDisruptionBudget", "keep", api_version="policy/v1",
+                 spec={"selector": {"matchLabels": {"app": "api"}}, "minAvailable": 1},
+                 status={"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1})  # fmt: skip
+    known = (*api, budget, node(unschedulable=True), node("b"))
+    relax = claim(api[0], "RelaxPDB")
+    assert (await judged(*known, about=budget, claim=relax)).confirmed
+    budget["metadata"]["ownerReferences"] = [
+        {"apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka", "name": "k"}
+    ]
+    assert (await judged(*known, about=budget, claim=relax)).doubt is Doubt.ACTION_DOES_NOT_FIT
 
 
 async def test_a_target_port_that_no_pod_declares():
