@@ -148,7 +148,8 @@ def _agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     """Failing agents that a pending pod waits for: they prepare nodes, offer devices, or mount volumes."""
     if dig(pod, "status", "phase") != "Pending":
         return []
-    places = [node.name for node in scheduling.withholding(facts, pod)]
+    waiting = (*scheduling.withholding(facts, pod), *scheduling.unprepared(facts, pod))
+    places = [node.name for node in waiting]
     if any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod))):
         places.append(text(dig(pod, "spec", "nodeName")))
     makers = [
@@ -176,9 +177,8 @@ def pod_findings(facts: ClusterFacts, pod: Manifest, ref: ObjectRef) -> Iterator
     elif meta(pod).get("deletionTimestamp"):
         yield from controllers.deletion_findings(facts, reference(pod), pod)
     else:
-        for claim in (
-            scheduling.claims_of(pod, ref.namespace) if dig(pod, "status", "phase") == "Pending" else ()
-        ):
+        pending = dig(pod, "status", "phase") == "Pending"
+        for claim in scheduling.claims_of(pod, ref.namespace) if pending else ():
             yield from claim_findings(facts, claim, ref, pod)
         if scheduling.unscheduled(pod):
             yield from scheduling.scheduling_findings(facts, pod, ref)
@@ -213,11 +213,8 @@ def _missing_pods(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> bo
     by_node = dig(manifest, "status", "desiredNumberScheduled")
     wanted = by_node if manifest.get("kind") == "DaemonSet" else dig(manifest, "spec", "replicas")
     listed, refused = facts.list("Pod", ref.namespace), holds(manifest, "ReplicaFailure")
-    return (
-        isinstance(wanted, int)
-        and listed.complete
-        and (refused or len(structure.pods_of(facts, ref)) < wanted)
-    )
+    fewer = isinstance(wanted, int) and len(structure.pods_of(facts, ref)) < wanted
+    return listed.complete and isinstance(wanted, int) and (refused or fewer)
 
 
 def _surroundings(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from worker.domain.cluster import kinds
 from worker.domain.cluster.events import Happening, happenings
-from worker.domain.cluster.fields import name_of
+from worker.domain.cluster.fields import dig, name_of
 from worker.domain.values.objects import Listing, Manifest, ObjectRef
 
 API_VERSIONS = {**kinds.API_VERSIONS, "Certificate": "cert-manager.io/v1"}
@@ -104,6 +104,9 @@ class ClusterFacts:
     def list(self, kind: str, namespace: str = "", *, node: str = "", api_version: str = "") -> Objects:
         """Objects of a kind in a namespace, or all pods of a node."""
         question = Question(kind, namespace, "", api_version or API_VERSIONS.get(kind, ""), node)
+        whole = self.answers.get(replace(question, node="")) if node else None
+        if isinstance(whole, Listing) and whole.complete:
+            return Objects(tuple(p for p in whole.items if dig(p, "spec", "nodeName") == node), complete=True)
         answer = self._ask(question)
         if isinstance(answer, Listing):
             return Objects(answer.items, answer.complete)

@@ -16,6 +16,7 @@ from worker.domain.cluster.references import references_of, selects
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
 from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.nodes import failing_agents
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SIGNALS = ("FailedScheduling", "PodPending", "Unschedulable")
@@ -64,11 +65,8 @@ def unscheduled(pod: Manifest) -> bool:
 def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Yield why no node takes the pod: the newest revision if it changed what the pod asks of a node."""
     rollout = structure.rollout_of(facts, workload)
-    if (
-        rollout is None
-        or not structure.made_by(facts, pod, rollout.newest)
-        or not rollout.touches(*PLACEMENT)
-    ):
+    new = rollout and structure.made_by(facts, pod, rollout.newest) and rollout.touches(*PLACEMENT)
+    if rollout is None or not new:
         yield from _obstructed(facts, pod, workload)
         return
     for found in _obstructed(facts, pod, workload):
@@ -83,16 +81,18 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
     unbound = [claim for claim in claims if dig(claim, "status", "phase") != "Bound"]
     if not nodes.complete or any(claim is None or not waits_for_pod(facts, claim) for claim in unbound):
         return
-    used, said = _used_by_node(facts) or {}, text(condition(pod, "PodScheduled").get("message"))
+    used, said = used_by_node(facts) or {}, text(condition(pod, "PodScheduled").get("message"))
     reserved, places = _reserved(facts), [places_of(facts, claim) for claim in claims]
     near = [n for n in nodes.items if all(meets_one(terms, n) for terms in places)]  # to its volumes
-    found = [_obstacles(pod, node, used, reserved) for node in near]
+    found = [obstacles_of(pod, node, used, reserved) for node in near]
     workers = [o for o in found if Obstacle.CONTROL_PLANE not in o.kinds]
     kinds = [o.kinds for o in workers]
     known = all(kinds)  # else something that is not seen here keeps the pod from a node
     full = {Obstacle.SHORTAGE} in kinds  # then a node with a taint is meant for other pods
+    waiting = unprepared(facts, pod)
+    own = full or {Obstacle.NOT_READY} in kinds or {Obstacle.CORDON} in kinds
     for blocked in found if known else ():
-        if blocked.kinds == {Obstacle.TAINT} and not full:
+        if blocked.kinds == {Obstacle.TAINT} and not own and blocked.node not in waiting:
             what = f"taint {' and '.join(blocked.taints)}"
             tainted = _node_finding(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
             yield replace(tainted, taint=blocked.taints[0]) if len(blocked.taints) == 1 else tainted
@@ -109,9 +109,8 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
         why = f"no node has room for {', '.join(f'{name}{_asked(pod, name)}' for name in short)}"
         enough = _finding(workload, pod, why, {Remedy.ADD_CAPACITY})
         idle = withholding(facts, pod)
-        unserved = replace(
-            enough, remedies=frozenset(), strength=Strength.SYMPTOM, also=(*enough.also, *idle)
-        )
+        also = (*enough.also, *idle)
+        unserved = replace(enough, remedies=frozenset(), strength=Strength.SYMPTOM, also=also)
         yield unserved if idle else enough
     elif why := next((FULL[words] for words in FULL if words in said), ""):
         used_up = _finding(workload, pod, f"the nodes already {why} as allowed", {Remedy.ADD_CAPACITY})
@@ -130,10 +129,8 @@ def _asked(pod: Manifest, resource: str) -> str:
 
 def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     """Nodes that take no pods because of their state: not ready, or tainted by their own conditions."""
-    nodes, spec = facts.list("Node").items if unscheduled(pod) else (), mapping(pod.get("spec"))
-    refusing = [[t for t in mappings(dig(n, "spec", "taints")) if not tolerated(spec, t)] for n in nodes]
-    own = [any(text(t.get("key")).startswith(LIFECYCLE) for t in taints) for taints in refusing]
-    return [reference(node) for node, unfit in zip(nodes, own, strict=True) if unfit]
+    starts = [(node, [text(t.get("key")) for t in taints]) for node, taints in _refusing(facts, pod)]
+    return [node for node, keys in starts if any(key.startswith(LIFECYCLE) for key in keys)]
 
 
 def withholding(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
@@ -148,11 +145,23 @@ def _withheld(node: Manifest, device: str) -> bool:
     return device in has and not quantity(offers.get(device))
 
 
+def unprepared(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
+    """Nodes with a taint that the pod does not tolerate and an agent that fails: the taint may wait for the agent."""
+    closed = [node for node, taints in _refusing(facts, pod) if taints and facts.list("Pod").complete]
+    return [node for node in closed if failing_agents(facts, node.name)]
+
+
+def _refusing(facts: ClusterFacts, pod: Manifest) -> list[tuple[ObjectRef, list[dict[str, Any]]]]:
+    """The nodes, each with its taints that a pod without a node does not tolerate."""
+    nodes, spec = facts.list("Node").items if unscheduled(pod) else (), mapping(pod.get("spec"))
+    taints = [(reference(node), mappings(dig(node, "spec", "taints"))) for node in nodes]
+    return [(node, [t for t in listed if not tolerated(spec, t)]) for node, listed in taints]
+
+
 def preparing(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     """Failing workloads that tolerate the key of a taint which a component has yet to remove for the pod."""
-    nodes, spec = facts.list("Node").items if unscheduled(pod) else (), mapping(pod.get("spec"))
-    taints = [t for node in nodes for t in mappings(dig(node, "spec", "taints")) if not tolerated(spec, t)]
-    keys = {k for t in taints if OF_COMPONENTS.search(k := text(t.get("key"))) and LIFECYCLE not in k}
+    found = {text(taint.get("key")) for _, taints in _refusing(facts, pod) for taint in taints}
+    keys = {key for key in found if OF_COMPONENTS.search(key) and LIFECYCLE not in key}
     sick = filter(pod_failing, facts.list("Pod").items if keys else ())
     tolerations = [(p, {text(t.get("key")) for t in mappings(dig(p, "spec", "tolerations"))}) for p in sick]
     return [structure.root_of(facts, pod) for pod, tolerated_keys in tolerations if keys & tolerated_keys]
@@ -165,9 +174,7 @@ def _placement_rules(workload: ObjectRef, pod: Manifest, modes: Collection[str])
     if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
         why = "their spread or affinity rules between pods leave no node"
         yield _finding(workload, pod, why, {Remedy.RELAX_POD_RULES})
-    elif any(
-        port.get("hostPort") for c in structure.container_specs(spec) for port in mappings(c.get("ports"))
-    ):
+    elif any(p.get("hostPort") for c in structure.container_specs(spec) for p in mappings(c.get("ports"))):
         yield _finding(workload, pod, "the host port that they ask for is taken on every node", set())
     elif "ReadWriteOncePod" in modes:
         yield _finding(workload, pod, "their claim is for one pod only, and another pod uses it", set())
@@ -212,15 +219,15 @@ def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
 
 def _reserved(facts: ClusterFacts) -> set[str]:
     """Keys of taints that pods tolerate by name, but for agents: such nodes are set apart on purpose."""
-    own = [
-        p for p in facts.list("Pod").items if (o := structure.owner_of(p)) is None or o.kind != "DaemonSet"
-    ]
+    owners = [(p, structure.owner_of(p)) for p in facts.list("Pod").items]
+    own = [p for p, owner in owners if owner is None or owner.kind != "DaemonSet"]
     return {text(t.get("key")) for p in own for t in mappings(dig(p, "spec", "tolerations"))} - {""}
 
 
-def _obstacles(
+def obstacles_of(
     pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, float]], reserved: Collection[str]
 ) -> NodeObstacles:
+    """What keeps a pod from a node by the specs. A taint that is `reserved` counts as a mismatch."""
     spec, ref = mapping(pod.get("spec")), reference(node)
     blocking = [t for t in mappings(dig(node, "spec", "taints")) if text(t.get("effect")) in BLOCKING]
     keys = [text(t.get("key")) for t in blocking if not tolerated(spec, t)]
@@ -309,7 +316,7 @@ def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]
     return tuple(short)
 
 
-def _used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]] | None:
+def used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]] | None:
     """The requests of running pods by node; None if not all pods of the cluster are known."""
     pods = facts.list("Pod")
     if not pods.complete:

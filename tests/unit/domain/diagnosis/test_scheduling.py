@@ -93,6 +93,29 @@ async def test_a_node_for_other_pods_is_no_way_out_when_the_usual_ones_are_full(
     assert [(f.object, f.remedies) for f in found] == [(reference(api[0]), {Remedy.ADD_CAPACITY})]
 
 
+@pytest.mark.parametrize(
+    "state", [{"unschedulable": True}, {"conditions": [{"type": "Ready", "status": "Unknown"}]}]
+)
+async def test_a_node_for_other_pods_is_no_way_out_while_the_usual_one_is_away(state):
+    api, usual = pending(), node(**state)
+    apart = node("node-2", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
+    found = await findings(*api, usual, apart, about=api[0])
+    assert all(Remedy.REMOVE_TAINT not in f.remedies for f in found)
+
+
+async def test_a_taint_of_a_node_whose_agent_fails_may_wait_for_the_agent():
+    taint = {"key": "node.cilium.io/agent-not-ready", "value": "true", "effect": "NoExecute"}
+    api, fresh = pending(), node(taints=[taint])
+    agents = obj("DaemonSet", "agent", "kube-system", api_version="apps/v1", spec={"template": {"spec": {}}})
+    agent = obj("Pod", "agent-1", "kube-system", owner=agents, status=crashing("OOMKilled", 137),
+                spec={"nodeName": "node-1", "hostNetwork": True, "containers": [
+                    {"name": "app", "resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "1Mi"}}}]})  # fmt: skip
+    found = await findings(*api, fresh, agents, agent, about=api[0])
+    assert [(f.object, f.remedies) for f in found] == [(reference(agents), {Remedy.INCREASE_MEMORY})]
+    agent["status"] = running()
+    assert (await first(*api, fresh, agents, agent, about=api[0])).remedies == {Remedy.REMOVE_TAINT}
+
+
 async def test_a_taint_that_a_component_has_to_take_away_is_not_removed_by_hand():
     key = "node.cloudprovider.kubernetes.io/uninitialized"
     api, fresh = pending(), node(taints=[{"key": key, "value": "true", "effect": "NoSchedule"}])
