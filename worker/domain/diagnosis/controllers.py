@@ -40,12 +40,17 @@ def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
     return ObjectRef(kind, name, namespace, version)
 
 
+def autoscalers_of(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
+    """The autoscalers that set the number of replicas of a workload, unless it is 0."""
+    listed = facts.list("HorizontalPodAutoscaler", workload.namespace).items
+    targets = [(h, scale_target(h, workload.namespace)) for h in listed]
+    return [h for h, target in targets if target and named(target) == named(workload)]
+
+
 def scaled_by_another(facts: ClusterFacts, workload: ObjectRef) -> bool:
     """True if an autoscaler scales a workload and may keep it at zero: made by a controller (KEDA), or by its spec."""
-    listed = facts.list("HorizontalPodAutoscaler", workload.namespace).items
-    made = [h for h in listed if structure.owner_of(h) or dig(h, "spec", "minReplicas") == 0]
-    targets = [scale_target(h, workload.namespace) for h in made]
-    return any(named(target) == named(workload) for target in targets if target)
+    found = autoscalers_of(facts, workload)
+    return any(structure.owner_of(h) or dig(h, "spec", "minReplicas") == 0 for h in found)
 
 
 def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -55,7 +60,8 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
     maximum = whole(dig(manifest, "spec", "maxReplicas"))
     current = whole(dig(manifest, "status", "currentReplicas"))
     limited, active = condition(manifest, "ScalingLimited"), condition(manifest, "ScalingActive")
-    if _states(limited, "True", {"TooManyReplicas"}) and current >= maximum > 0:
+    measured = text(active.get("status")) != "False"  # else the other conditions are old
+    if measured and _states(limited, "True", {"TooManyReplicas"}) and current >= maximum > 0:
         told = f"{ref} is at its maximum of {maximum} replicas and wants more"
         sick = target is not None and bool(structure.sick_pods(facts, target))  # more of them do not help
         remedies, signals = () if sick else (Remedy.RAISE_AUTOSCALER,), ("HPAMaxedOut",)
@@ -96,7 +102,7 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     cordoned = {name_of(n) for n in facts.list("Node").items if dig(n, "spec", "unschedulable") is True}
     pods = structure.selected(facts, ref.namespace, dig(manifest, "spec", "selector"))
     blocked = [p for p in pods if text(dig(p, "spec", "nodeName")) in cordoned]
-    both = [b for b in _budgets_of(facts, blocked) if b.name != ref.name]
+    both = [b for b in map(reference, budgets_of(facts, blocked)) if b.name != ref.name]
     if both:
         told = f"{ref} and {both[0]} select the same pods, and a cordoned node still runs some of them"
         yield stated(Cause.DISRUPTION_BUDGET, ref, told, (), ("PodDisruptionBudgetAtLimit",), tuple(both))
@@ -111,13 +117,15 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
 
 def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
     """Budgets that count pods of a node: a drain waits while they allow no disruption."""
-    return _budgets_of(facts, facts.list("Pod", node=node.name).items)
+    return list(map(reference, budgets_of(facts, facts.list("Pod", node=node.name).items)))
 
 
-def _budgets_of(facts: ClusterFacts, listed: Sequence[Manifest]) -> list[ObjectRef]:
+def budgets_of(facts: ClusterFacts, listed: Sequence[Manifest]) -> list[Manifest]:
+    """The budgets that count one of the pods."""
     pods = [(reference(p).namespace, structure.labels_of(p)) for p in listed]
-    budgets = [(reference(b), dig(b, "spec", "selector")) for b in facts.list("PodDisruptionBudget").items]
-    return [b for b, rule in budgets if any(home == b.namespace and selects(rule, has) for home, has in pods)]
+    listed = facts.list("PodDisruptionBudget").items
+    budgets = [(b, reference(b).namespace, dig(b, "spec", "selector")) for b in listed]
+    return [b for b, home, rule in budgets if any(home == of and selects(rule, has) for of, has in pods)]
 
 
 def _least(budget: Manifest) -> str:
@@ -241,9 +249,16 @@ def issuer_of(manifest: Manifest) -> ObjectRef | None:
 
 
 def renewable(facts: ClusterFacts, certificate: Manifest) -> bool:
-    """True if the issuer of a Certificate is known to work; what names none is left to whoever makes it."""
-    issuer = issuer_of(certificate)
-    return issuer is None or holds(facts.get(issuer), "Ready")
+    """True if the issuer of a Certificate is known to work; what names none is left to whoever makes it.
+
+    It does not work if a request has failed since it became ready. A controller that still calls an expired
+    Certificate ready does not run.
+    """
+    issuer, failed = issuer_of(certificate), moment(dig(certificate, "status", "lastFailureTime"))
+    if issuer is None or holds(certificate, "Ready"):
+        return issuer is None
+    since = moment(condition(facts.get(issuer), "Ready").get("lastTransitionTime"))
+    return holds(facts.get(issuer), "Ready") and (failed is None or (since is not None and since > failed))
 
 
 def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:

@@ -42,6 +42,14 @@ async def test_an_autoscaler_at_its_maximum():
     assert await findings(hpa(LIMIT, current=2), *workload(status=running()), about=scaler) == ()
 
 
+async def test_the_ceiling_of_an_autoscaler_that_gets_no_metrics_is_an_old_one():
+    scaler = hpa(LIMIT, NO_METRICS)
+    api = workload(status=running(), resources={"requests": {"cpu": "1"}})
+    server = obj("Deployment", "metrics-server", "kube-system", api_version="apps/v1", spec={"replicas": 0})
+    found = await findings(scaler, *api, server, about=scaler)
+    assert [(f.object.name, f.remedies) for f in found] == [("metrics-server", {Remedy.SCALE_UP})]
+
+
 async def test_more_replicas_do_not_help_pods_that_are_sick():
     scaler, api = hpa(LIMIT), workload(status=crashing("OOMKilled", 137), **LIMITED)
     found = await findings(scaler, *api, about=scaler)
@@ -415,6 +423,28 @@ async def test_an_ingress_whose_certificate_has_expired():
     assert (await first(front, expired, about=front)).object == reference(expired)
     expired["spec"]["secretName"] = "other"
     assert await findings(front, expired, about=front) == ()
+
+
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-06-04T12:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("ready", "failed", "renews"),
+    [
+        ("False", "", True),
+        ("False", "2026-06-04T11:00:00Z", True),  # before its issuer became ready
+        ("False", "2026-06-04T13:00:00Z", False),
+        ("True", "", False),  # its controller does not run
+    ],
+)
+async def test_an_expired_certificate_is_renewed_if_its_issuer_is_known_to_work(ready, failed, renews):
+    issuer = obj("ClusterIssuer", "ca", "", api_version="cert-manager.io/v1", status={"conditions": [READY]})
+    expired = obj("Certificate", "web", api_version="cert-manager.io/v1",
+                  spec={"issuerRef": {"kind": "ClusterIssuer", "name": "ca"}},
+                  status={"notAfter": "2026-06-04T10:00:00Z", "lastFailureTime": failed,
+                          "conditions": [{"type": "Ready", "status": ready}]})  # fmt: skip
+    found = await first(expired, issuer, about=expired)
+    assert (Remedy.RENEW_CERTIFICATE in found.remedies) is renews
 
 
 def refused(message):
