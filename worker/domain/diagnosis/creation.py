@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from worker.domain.cluster.changes import template_of
 from worker.domain.cluster.conditions import condition, holds
-from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
+from worker.domain.cluster.fields import dig, mapping, mappings, reference, sequence, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
+from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, stated
 from worker.domain.diagnosis.facts import CLUSTER_SCOPED, ClusterFacts, Presence
@@ -94,7 +96,7 @@ def _objects(
 ) -> Iterator[ObjectRef]:
     """Yield the objects that the class of a refusal points to, if their own state agrees."""
     if why is Refusal.QUOTA:
-        quotas = facts.list("ResourceQuota", workload.namespace).items
+        quotas = [q for q in facts.list("ResourceQuota", workload.namespace).items if applies(q, spec)]
         one_job = {"count/jobs.batch": 1.0} if workload.kind == "CronJob" else {}
         yield from (reference(q) for q in quotas if exhausted(q, {**amounts_of(spec), **one_job}))
     elif why is Refusal.QUOTA_NEEDS_VALUES:
@@ -120,6 +122,17 @@ def exhausted(quota: Manifest, asked: Mapping[str, float]) -> bool:
     hard, used = mapping(dig(quota, "status", "hard")), mapping(dig(quota, "status", "used"))
     amounts = [(quantity(hard[n]) or 0.0, quantity(used.get(n)) or 0.0, asked.get(n, 0.0)) for n in hard]
     return any(taken + more > most for most, taken, more in amounts)
+
+
+def applies(quota: Manifest, spec: Mapping[str, Any]) -> bool:
+    """True if a quota counts pods of this spec, by its scopes."""
+    of_size = "NotBestEffort" if len(requests_of(spec)) > 1 else "BestEffort"
+    of_time = "Terminating" if "activeDeadlineSeconds" in spec else "NotTerminating"
+    name, rules = text(spec.get("priorityClassName")), mapping(dig(quota, "spec", "scopeSelector"))
+    has = {of_size: "", of_time: ""} | ({"PriorityClass": name} if name else {})
+    terms = [{"key": scope, "operator": "Exists"} for scope in sequence(dig(quota, "spec", "scopes"))]
+    terms += [{**rule, "key": rule.get("scopeName")} for rule in mappings(rules.get("matchExpressions"))]
+    return selects({"matchExpressions": terms}, has)
 
 
 def amounts_of(spec: Mapping[str, object]) -> dict[str, float]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text, whole
 from worker.domain.cluster.kinds import WORKLOADS
 from worker.domain.cluster.quantities import quantity
@@ -16,11 +15,13 @@ from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.actions import ProposedAction, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
-from worker.domain.diagnosis.creation import amounts_of, exhausted
+from worker.domain.diagnosis.controllers import autoscalers_of
+from worker.domain.diagnosis.creation import amounts_of, applies, exhausted
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
-from worker.domain.diagnosis.scheduling import matches_node, meets_one, places_of_volume
+from worker.domain.diagnosis.scheduling import matches_node
 from worker.domain.diagnosis.starting import missing_keys
 from worker.domain.values.objects import Manifest
+from worker.domain.verdict.leaving import ON_NODES, crowded, node_hindrance, placed
 
 MORE = frozenset({Remedy.SCALE_UP, Remedy.RAISE_AUTOSCALER})
 """Remedies that make more pods of the present template."""
@@ -30,9 +31,6 @@ ROLLED_OUT = frozenset(
     {Remedy.ROLL_BACK, Remedy.FIX_IMAGE, Remedy.INCREASE_MEMORY, Remedy.INCREASE_CPU, Remedy.FIX_PROBE, Remedy.RESTART}
 )  # fmt: skip
 """Remedies that reach the pods of a workload by a rollout."""
-LEAVING = frozenset({Remedy.CORDON, Remedy.DRAIN})
-SCOPES = frozenset({"scopes", "scopeSelector"})
-"""Fields of a quota that is for some pods only: whether for these, nothing says before it refuses one."""
 GROWTH = 2.0
 """How much room a larger limit needs. The growth itself may be unknown here: the workflow chooses it."""
 
@@ -50,7 +48,7 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
         replicas = whole(spec.get("replicas", 1))
         partition = whole(dig(spec, "updateStrategy", "rollingUpdate", "partition"))
         # the controller of a deleted pod makes another one, also while it rolls nothing out
-        rolled, left = not by_pod and meant & ROLLED_OUT, meant & LEAVING and ref.kind == "Node"
+        rolled, fewer = not by_pod and meant & ROLLED_OUT, Remedy.SCALE_DOWN in meant and action.replicas
         kept = {
             "is being deleted": deleted and Remedy.REMOVE_FINALIZER not in meant,
             "has a newer spec than its controller has seen": isinstance(seen, int) and seen < newest,
@@ -59,11 +57,17 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
             "is paused": rolled and spec.get("paused") is True,
             "waits for deletions": rolled and dig(spec, "updateStrategy", "type") == "OnDelete",
             "rolls out to none of its pods": rolled and 0 < replicas <= partition,
-            "has pods that fit no other node": left and _holds_pods(facts, manifest),
+            "is scaled by its autoscaler": fewer and autoscalers_of(facts, ref),
             "was last changed by hand": reverted and structure.changed_by_hand(manifest),
         }
-        if why := next((state for state, is_so in kept.items() if is_so), ""):
+        why = next((state for state, is_so in kept.items() if is_so), "")
+        if ref.kind == "Node" and meant & ON_NODES and not why:
+            why = node_hindrance(facts, manifest, meant, finding)
+        if why:
             return f"{ref} {why}"
+    evicted = [p for s in finding.subjects if s.kind == "Pod" and (p := facts.get(s))]
+    if Remedy.RELAX_DISRUPTION_BUDGET in meant and not all(placed(facts, evicted, facts.list("Node").items)):
+        return f"{reference(evicted[0])} fits no other node"
     homes = [m for ref in finding.subjects if ref.kind in WORKLOADS and (m := facts.get(ref))]
     if not homes or not meant & MADE:
         return ""
@@ -72,17 +76,8 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
     known = own if Remedy.ROLL_BACK in meant else {}
     lack = _lack(facts, homes[0], spec, known, alone=surges and Remedy.RESTART in meant)
     excess = _excess(facts, homes[0], spec, one_more=surges or bool(meant & MORE))
-    return next(chain(lack if meant != {Remedy.INCREASE_MEMORY} else (), excess), "")
-
-
-def _holds_pods(facts: ClusterFacts, node: Manifest) -> bool:
-    """True if no other node takes pods, or none of those that do can use a volume of this one."""
-    nodes = facts.list("Node").items
-    others = [n for n in nodes if reference(n) != reference(node) and holds(n, "Ready")]
-    free = [n for n in others if dig(n, "spec", "unschedulable") is not True]
-    places = [places_of_volume(volume) for volume in facts.list("PersistentVolume").items]
-    here = [terms for terms in places if terms and meets_one(terms, node)]
-    return len(nodes) > 1 and not all(any(meets_one(terms, n) for n in free) for terms in [[], *here])
+    full = ("no node has room",) if meant & MORE and crowded(facts, homes[0], spec) else ()
+    return next(chain(lack if meant != {Remedy.INCREASE_MEMORY} else (), excess, full), "")
 
 
 def _spec_made(
@@ -137,7 +132,7 @@ def _excess(
     grown = [c for c in listed if _memory(c) > former.get(text(c.get("name")), math.inf)]
     quotas = facts.list("ResourceQuota", home).items if asked else ()
     ranges = facts.list("LimitRange", home).items if grown else ()
-    tight = [q for q in quotas if SCOPES.isdisjoint(mapping(q.get("spec"))) and exhausted(q, asked)]
+    tight = [quota for quota in quotas if applies(quota, spec) and exhausted(quota, asked)]
     tight += [r for r in ranges for e in mappings(dig(r, "spec", "limits")) if _exceed(e, grown, then)]
     yield from (f"{reference(bound)} leaves no room for it" for bound in tight)
     nodes = facts.list("Node").items if grown else ()

@@ -17,13 +17,15 @@ LIMITED = {"resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "6
 GROW, BACK = "IncreaseMemoryLimits", "RollbackDeployment"
 
 
-async def hindered(*manifests, action=GROW, also=(), remedy=Remedy.INCREASE_MEMORY, revision=0, targets=None):
+async def hindered(
+    *manifests, action=GROW, also=(), remedy=Remedy.INCREASE_MEMORY, revision=0, targets=None, replicas=None
+):
     """Whether something keeps the action on the first object, or on its targets, from taking effect."""
     ref = reference(manifests[0])
     remedies = {Remedy.ROLL_BACK, remedy}
     found = stated(Cause.OUT_OF_MEMORY, ref, "x", remedies, also=also)
     found = replace(found, container="app", revision=revision)
-    proposed = claim(manifests[0], action, targets=targets or (ref,)).action
+    proposed = claim(manifests[0], action, targets=targets or (ref,), replicas=replicas).action
     investigator = Investigator(MemoryCluster(manifests))
     return bool(await investigator.conclude(ClusterFacts(), lambda f: hindrance(f, proposed, found)))
 
@@ -45,10 +47,31 @@ async def test_a_full_quota_leaves_no_room_to_grow(resource):
     assert not await hindered(*api(), quota({resource: "1"}, {resource: "1"}), action=BACK)
 
 
-async def test_a_quota_for_some_pods_only_may_be_for_others():
+def scope(name, operator="Exists", *values):
+    return {"matchExpressions": [{"scopeName": name, "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "kept"),
+    [
+        ({"scopes": ["BestEffort"]}, False),
+        ({"scopes": ["NotBestEffort", "NotTerminating"]}, True),
+        ({"scopes": ["Terminating"]}, False),
+        ({"scopeSelector": scope("PriorityClass", "In", "vital")}, True),
+        ({"scopeSelector": scope("PriorityClass", "In", "bulk")}, False),
+        ({"scopeSelector": scope("PriorityClass", "NotIn", "vital")}, False),
+        ({"scopeSelector": scope("CrossNamespacePodAffinity")}, False),
+    ],
+)
+async def test_a_quota_counts_only_the_pods_of_its_scopes(scopes, kept):
+    made = api()
+    made[0]["spec"]["template"]["spec"]["priorityClassName"] = "vital"
+    assert await hindered(*made, quota({"pods": "0"}, {"pods": "0"}, **scopes)) is kept
+
+
+async def test_a_quota_of_a_priority_class_does_not_count_pods_without_one():
     full = {"pods": "0"}
-    assert not await hindered(*api(), quota(full, full, scopes=["BestEffort"]))
-    assert not await hindered(*api(), quota(full, full, scopeSelector={"matchExpressions": []}))
+    assert not await hindered(*api(), quota(full, full, scopeSelector=scope("PriorityClass")))
 
 
 async def test_an_autoscaler_grows_what_it_scales():
@@ -158,33 +181,6 @@ async def test_more_pods_of_a_workload_whose_account_is_gone(account, kept):
     made = api()
     made[0]["spec"]["template"]["spec"]["serviceAccountName"] = account
     assert await hindered(*made, action="ScaleReplicas", remedy=Remedy.SCALE_UP) is kept
-
-
-DOWN = [{"type": "Ready", "status": "Unknown"}]
-DRAIN = {"action": "DrainNode", "remedy": Remedy.DRAIN}
-CORDON = {"action": "CordonNode", "remedy": Remedy.CORDON}
-
-
-async def test_a_node_can_be_left_if_another_one_takes_pods():
-    for action in (DRAIN, CORDON):
-        assert not await hindered(node(), node("b"), **action)
-        assert await hindered(node(), node("b", conditions=DOWN), **action)
-        assert await hindered(node(), node("b", unschedulable=True), **action)
-    assert not await hindered(node(), **DRAIN)  # no other one is known
-
-
-async def test_a_node_that_is_cordoned_already_may_still_be_drained():
-    assert await hindered(node(unschedulable=True), node("b"), **CORDON)
-    assert not await hindered(node(unschedulable=True), node("b"), **DRAIN)
-
-
-@pytest.mark.parametrize(("hosts", "kept"), [(["node-1"], True), (["node-1", "b"], False), (["b"], False)])
-async def test_a_volume_that_no_other_node_can_use(hosts, kept):
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": hosts}]}]
-    volume = obj(
-        "PersistentVolume", "pv", "", spec={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
-    )
-    assert await hindered(node(), node("b"), volume, **DRAIN) is kept
 
 
 def released(before, **now):
@@ -316,3 +312,15 @@ async def test_a_change_by_hand_is_not_reverted_at_its_source(by, kept):
         {"manager": name, "time": time, "fieldsV1": wrote} for name, time in managers
     ]
     assert await hindered(*made, action="GitRevertCommit") is kept
+
+
+async def test_an_autoscaler_puts_back_a_smaller_number_of_replicas():
+    made = api()
+    target = {"kind": "Deployment", "name": made[0]["metadata"]["name"]}
+    scaler = obj(
+        "HorizontalPodAutoscaler", "h", api_version="autoscaling/v2", spec={"scaleTargetRef": target}
+    )
+    down = {"action": "ScaleReplicas", "remedy": Remedy.SCALE_DOWN}
+    assert await hindered(*made, scaler, replicas=1, **down)
+    assert not await hindered(*made, replicas=1, **down)
+    assert not await hindered(*made, scaler, replicas=0, **down)  # it does not scale from zero
