@@ -45,6 +45,8 @@ class MemoryHarness:
 
 
 class NatsHarness:
+    """Other tests on the same server may have left any messages, even invalid ones."""
+
     def __init__(self, case):
         self.case, self.events = case, NatsEvents(partial(FencedStream, case.nc), case.subjects)
 
@@ -55,12 +57,13 @@ class NatsHarness:
 
     async def audits(self, key):
         found = await self.case.messages("RCA_AUDIT", "rca.audit.>")
-        events = [AuditEvent.model_validate_json(m.data) for m in found]
+        events = [AuditEvent.model_validate_json(m.data) for m in found if key.encode() in m.data]
         return [event for event in events if event.request_key == key]
 
     async def rejections(self, origin_sequence):
         found = await self.case.messages("RCA_VALIDATION", "rca.validation.>")
-        failures = [ValidationFailure.model_validate_json(m.data) for m in found]
+        ours = [m for m in found if str(origin_sequence).encode() in m.data]
+        failures = [ValidationFailure.model_validate_json(m.data) for m in ours]
         return [f for f in failures if f.origin_sequence == origin_sequence]
 
     async def dead_letters(self, origin_sequence):
