@@ -13,7 +13,15 @@ from schemas.permissions import streams
 from schemas.subjects import Lane, Subjects
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, one_server, provisioned, three_servers
 from worker.adapters.nats.layout import wanted
-from worker.adapters.nats.provision import Action, Difference, ProvisionError, compare, look, provision
+from worker.adapters.nats.provision import (
+    Action,
+    Difference,
+    ProvisionError,
+    _shown,
+    compare,
+    look,
+    provision,
+)
 from worker.domain.values.errors import Unavailable
 from worker.sandbox.nats_server import NatsServer
 
@@ -174,6 +182,13 @@ async def test_three_servers_keep_three_replicas(tmp_path):
             assert (await case.js.stream_info(name)).config.num_replicas == 3
         items = wanted(case.subjects, replicas=3, ack_wait_seconds=2)
         assert notable(await provision(case.nc, items, apply=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"), [(-1, "no limit"), (0, "no limit"), (687_194_767, "655.4 MiB"), (None, "not set")]
+)
+def test_a_limit_is_shown_in_mebibytes(limit, text):
+    assert text == _shown("max_bytes", limit)
 
 
 async def test_an_update_keeps_what_is_not_ours(case):

@@ -31,10 +31,14 @@ def _investigated(payload: Payload) -> str:
             what = f"asks for {calls} tool call{'' if calls == 1 else 's'}" if calls else "answers"
             return f"model {what} (call {reply.call}, {reply.duration_seconds:.1f} s)"
         case audit.LLMToolCall(arguments=given) as call:
-            arguments = ", ".join(one_line(str(value), ARGUMENT_CHARS) for value in given.values())
+            arguments = ", ".join(one_line(_argument(*item), ARGUMENT_CHARS) for item in given.items())
             failed_call = "" if call.succeeded else ": no result"
             return f"  {one_line(call.name, ARGUMENT_CHARS)}({arguments}){failed_call}"
     return ""
+
+
+def _argument(name: str, value: object) -> str:
+    return value if isinstance(value, str) else f"{name}={value}"
 
 
 def _decided(payload: Payload) -> str:

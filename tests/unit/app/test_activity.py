@@ -53,6 +53,12 @@ def activity(*events):
     return made
 
 
+def test_a_tool_call_names_its_arguments_unless_they_are_texts():
+    arguments = {"pod": "api-1", "previous": True, "lines": 60}
+    call = TOOL.model_copy(update={"arguments": arguments})
+    assert "  get_resource(api-1, previous=True, lines=60)" == step_of(event(call))
+
+
 def test_an_analysis_in_flight_counts_what_it_has_spent():
     run = activity(event(accepted()), event(REPLY, seconds=3), event(TOOL, seconds=4)).in_flight["rr-1"]
     assert (BEGAN, 1, 1, 1_000, 0.25) == (run.began, run.calls, run.tools, run.tokens, run.cost_usd)

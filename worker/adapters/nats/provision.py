@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -95,14 +96,16 @@ def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tupl
 
 
 def _shown(key: str, value: Any) -> Any:
-    """The value of a field for a human, such as `30 days, 0:00:00`."""
+    """The value of a field for a human, such as `30 days, 0:00:00` or `655.4 MiB`."""
     if value and key in DURATIONS:
         return timedelta(microseconds=value / 1_000)
+    if key == "max_bytes" and value is not None:
+        return "no limit" if _limit(value) == math.inf else f"{value / 2**20:,.1f} MiB"
     return "not set" if value is None else value
 
 
 def _limit(value: int) -> float:
-    return float("inf") if value in {0, -1} else value
+    return math.inf if value in {0, -1} else value
 
 
 def _has_room(key: str, target: int, stored_bytes: int | None) -> bool:

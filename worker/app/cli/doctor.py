@@ -39,7 +39,7 @@ async def doctor(*, json_output: Json = False) -> int:
     else:
         areas = examine(settings)
         while True:
-            async with waiting_for("the next check"):
+            async with waiting_for("the next check (up to 30 s for each server)"):
                 examined = await anext(areas, None)
             if examined is None:
                 break

@@ -134,7 +134,7 @@ def _lines(files: PolicyFiles, evaluated: Evaluated, bounds: Bounds) -> Iterator
     yield f"approval required: {'yes' if approval.required else 'no'}"
     yield from (f"  reason: {reason}" for reason in approval.reasons)
     if approval.risk_factors:
-        yield "risk factors:"
+        yield "risk factors, from 0 to 100:"
     yield from (f"  {factor.score:>3}  {factor.reason}" for factor in approval.risk_factors)
     yield f"time: {evaluated.seconds * 1000:.1f} ms of {bounds.cpu_seconds * 1000:g} ms"
 

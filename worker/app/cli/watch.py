@@ -29,7 +29,7 @@ LANES_SECONDS = 2.0
 RESULT_SECONDS = 5.0
 """How often the result of a followed request is looked up while no event of it arrives."""
 SHOWN_IN_FLIGHT, SHOWN_ENDED = 12, 8
-KEY_CHARS, STEP_CHARS = 16, 200
+KEY_CHARS, SHOWN_KEY_CHARS, STEP_CHARS = 64, 16, 200
 EVENTS_READ = 400
 """How many earlier events the live view begins with."""
 
@@ -174,7 +174,8 @@ def _table(title: str, *columns: str, wide: str) -> Table:
             name,
             no_wrap=True,
             overflow="ellipsis",
-            ratio=1 if name == wide else None,
+            ratio={wide: 2, "request": 1}.get(name),
+            min_width=SHOWN_KEY_CHARS if name == "request" else None,
             justify="right" if right else "left",
             header_style="dim",
         )
