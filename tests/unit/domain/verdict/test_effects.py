@@ -1,5 +1,6 @@
 """What keeps an action that fits from taking effect."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -31,7 +32,7 @@ async def hindered(
 
 
 def api(**spec):
-    made = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    made = workload(status=crashing("OOMKilled", 137), **copy.deepcopy(LIMITED))
     made[0]["spec"] |= spec
     return made
 
