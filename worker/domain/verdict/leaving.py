@@ -7,6 +7,7 @@ from typing import Any
 
 from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import controller_of, dig, mapping, mappings, meta, reference, whole
+from worker.domain.cluster.pods import ENDED
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import scheduling, structure
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
@@ -25,7 +26,8 @@ def node_hindrance(facts: ClusterFacts, node: Manifest, meant: frozenset[Remedy]
     """Return why an action on a node would not help. The pods of one that does not work are down: any move is a gain."""
     ref, works, drains = reference(node), holds(node, "Ready"), Remedy.DRAIN in meant
     listed = facts.list("Pod", node=ref.name)
-    here = [pod for pod in listed.items if controller_of(pod).get("kind") not in STAYING]
+    held = [pod for pod in listed.items if dig(pod, "status", "phase") not in ENDED]
+    here = [pod for pod in held if controller_of(pod).get("kind") not in STAYING]
     others = [n for n in facts.list("Node").items if reference(n) != ref]
     alike = [{"spec": {"tolerations": dig(pod, "spec", "tolerations")}} for pod in here] or [{}]
     fit = (all if drains and works else any)(placed(facts, here if drains else alike, others))

@@ -70,6 +70,14 @@ async def test_a_drain_moves_neither_agents_nor_static_pods():
     assert not await left(node("b"), *agents, action=CORDON)
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_finished_pod_needs_no_place(phase):
+    done = guest("done", NOBODY, nodeSelector={"pool": "none"})
+    done["status"]["phase"] = phase
+    assert not await left(node("b"), guest(), done)
+    assert await left(node("b"), done)  # nothing is left to move
+
+
 async def test_a_pod_that_nothing_would_make_again_keeps_a_node_that_works():
     assert await left(node("b"), guest(), guest("own", NOBODY))
     assert not await left(node("b"), guest(), guest("own", NOBODY), conditions=DOWN)
