@@ -12,6 +12,7 @@ from typing import Any
 
 from schemas.analysis import ParameterOrigin
 from worker.domain.cluster.fields import dig
+from worker.domain.cluster.kinds import kind_named
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.actions import remedies_of
@@ -120,7 +121,7 @@ class _Check:
         """
         if self.finding.cause is Cause.IMAGE and "IMAGE" in name:
             return value in {spec.get("image") for spec in self.specs()}
-        if isinstance(value, str) and (meant := self.meant(name)):
+        if isinstance(value, str) and quantity(value) is None and (meant := self.meant(name)):
             return value not in meant
         if not isinstance(value, str) and not any(word in name for word in ("REPLICA", "FACTOR", "SECOND")):
             return False  # a number whose unit is not known
@@ -138,7 +139,9 @@ class _Check:
         if "ZONE" in name.split("_"):
             nodes = self.facts.list("Node")
             return {structure.labels_of(n).get(ZONE) for n in nodes.items if nodes.complete} - {None}
-        return {ref.name for ref in self.finding.subjects if ref.kind.upper() in name.replace("_", "")}
+        kinds = {kind_named(word) for word in name.split("_")}
+        subjects = self.finding.subjects
+        return {r.name for r in subjects if r.kind in kinds or r.kind.upper() in name.replace("_", "")}
 
     def now(self, name: str) -> float | None:
         """Return the present value, in the target, of the size that the parameter sets.

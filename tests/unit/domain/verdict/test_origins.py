@@ -222,6 +222,15 @@ async def test_code_knows_the_taint_that_keeps_pods_away(value, origin):
     assert found == {"TAINT_KEY": origin}
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "futile"),
+    [("TARGET_PVC", "other", True), ("TARGET_PVC", "data", False), ("CLAIM_PVC_SIZE", "20Gi", False)],
+)
+async def test_another_object_than_the_one_in_question_fixes_nothing(name, value, futile):
+    found = await origins("FixStatefulSetPVC", Remedy.RECREATE_CLAIM, {}, CLAIM, defaults={name: value})
+    assert found == ({name: MODEL} if futile else {})
+
+
 @pytest.mark.parametrize(("value", "futile"), [("a", True), ("b", False)])
 async def test_the_present_image_fixes_nothing(value, futile):
     defaults = {"NEW_IMAGE": value}
