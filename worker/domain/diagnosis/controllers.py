@@ -115,11 +115,6 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
                    ("PodDisruptionBudgetAtLimit",), (*map(reference, blocked[:1]), *(structure.root_of(facts, p) for p in blocked)))  # fmt: skip
 
 
-def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
-    """Budgets that count pods of a node: a drain waits while they allow no disruption."""
-    return list(map(reference, budgets_of(facts, facts.list("Pod", node=node.name).items)))
-
-
 def budgets_of(facts: ClusterFacts, listed: Sequence[Manifest]) -> list[Manifest]:
     """The budgets that count one of the pods."""
     pods = [(reference(p).namespace, structure.labels_of(p)) for p in listed]

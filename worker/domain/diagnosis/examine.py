@@ -98,10 +98,8 @@ def workload(
     found += controllers.held_findings(ref, manifest) if manifest and signal and not sick else []
     edges = [Edge(Relation.NODE, node) for node in nodes.nodes_of(sick[:MAX_PODS]) if _worth_node(found)]
     edges += [Edge(Relation.NODE, agent) for pod in sick[:1] for agent in _agents(facts, pod)]
-    if not found:
-        edges += [
-            Edge(Relation.NODE, node) for pod in sick[:1] for node in scheduling.unfit_nodes(facts, pod)
-        ]
+    unfit = [node for pod in sick[:1] for node in scheduling.unfit_nodes(facts, pod)] if not found else ()
+    edges += [Edge(Relation.NODE, node) for node in unfit]
     if manifest is not None and _missing_pods(facts, ref, manifest):
         edges += list(creation.webhook_edges(facts, ref))
     pods = sick or structure.pods_of(facts, ref)
@@ -152,9 +150,8 @@ def _agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     places = [node.name for node in waiting]
     if any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod))):
         places.append(text(dig(pod, "spec", "nodeName")))
-    makers = [
-        m for claim in scheduling.claims_of(pod, reference(pod).namespace) for m in provisioners(facts, claim)
-    ]
+    claims = scheduling.claims_of(pod, reference(pod).namespace)
+    makers = [maker for claim in claims for maker in provisioners(facts, claim)]
     agents = [agent for place in places for agent, _ in nodes.failing_agents(facts, place)]
     return [*makers, *scheduling.preparing(facts, pod), *agents]
 
@@ -259,8 +256,7 @@ def _autoscaler(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exam
     edges = [Edge(Relation.SCALE_TARGET, target)] if target and open_ else []
     if not found and holds(manifest, "ScalingActive", "False"):
         reason = text(condition(manifest, "ScalingActive").get("reason"))
-        servers = METRICS.get(reason, ())
-        edges += [Edge(Relation.SERVICE, server) for server in servers or RESOURCE_METRICS]
+        edges += [Edge(Relation.SERVICE, server) for server in METRICS.get(reason, RESOURCE_METRICS)]
     return Examined(found, tuple(edges))
 
 
@@ -301,8 +297,9 @@ def _budget(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined
 def _node(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(nodes.node_findings(facts, ref))
     cordoned = dig(manifest, "spec", "unschedulable") is True
-    budgets = controllers.budgets_on(facts, ref) if cordoned and not found else []
-    return Examined(found, tuple(Edge(Relation.SELECTED, b) for b in budgets))
+    pods = facts.list("Pod", node=ref.name).items if cordoned and not found else ()
+    budgets = controllers.budgets_of(facts, pods) if pods else ()
+    return Examined(found, tuple(Edge(Relation.SELECTED, reference(b)) for b in budgets))
 
 
 def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:

@@ -13,12 +13,13 @@ from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.references import References, references_of
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
-from worker.domain.diagnosis.changes import rollout_failed
+from worker.domain.diagnosis.changes import both_run, rollout_failed
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
-from worker.domain.diagnosis.mounts import mounts_of
+from worker.domain.diagnosis.mounts import Mount, mounts_of
 from worker.domain.diagnosis.nodes import node_findings
 from worker.domain.diagnosis.running import FailingPod
+from worker.domain.diagnosis.scheduling import claims_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
 EXTERNAL_SECRETS = "external-secrets.io/v1beta1"
@@ -31,6 +32,7 @@ OF_REGISTRY = frozenset(
 OF_SANDBOX = ("runtimeClassName", "hostUsers")
 """What of a pod's spec decides which runtime makes its sandbox, and how. Its network does not depend on the spec."""
 NOT_CREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+NOT_FOUND = frozenset({"FailedMount", "Failed"})
 NO_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105 - the reason of an event
 PULL_EVENTS = frozenset({"Failed", NO_SECRET, "InspectFailed"})
 WRONG_NAME = frozenset({ImageProblem.NOT_FOUND, ImageProblem.ABSENT_OR_DENIED, ImageProblem.INVALID})
@@ -135,15 +137,20 @@ def _missing_references(failing: FailingPod) -> Iterator[Diagnosis]:
             yield _missing(failing, ref, MissingPart.OBJECT)
         elif missing_keys(failing.pod, name, facts.get(ref)):
             yield _missing(failing, ref, MissingPart.KEY)
-    messages = [e.message for e in failing.about if e.reason in {"FailedMount", "Failed"}]
-    lacking = " ".join(m for m in messages if missing_part(m) is MissingPart.KEY)
-    mounts = mounts_of(failing.pod, "Secret")
-    keyed = {m.source.name for m in mounts if m.key and speaks_of(lacking, m.key)}
+    messages = [e.message for e in failing.about if e.reason in NOT_FOUND]
+    keyed = {use.source.name for use in _keys_lacking(failing)}
     for name in used.secrets:
         parts = [missing_part(m) for m in messages if speaks_of(m, name) or keyed == {name}]
-        part = next((p for p in parts if p is not MissingPart.NONE), MissingPart.NONE)
-        if part is not MissingPart.NONE and name not in used.optional:
-            yield _missing(failing, structure.ref_to("Secret", name, home), part)
+        known = [part for part in parts if part is not MissingPart.NONE and name not in used.optional]
+        yield from (_missing(failing, structure.ref_to("Secret", name, home), part) for part in known[:1])
+
+
+def _keys_lacking(failing: FailingPod) -> list[Mount]:
+    """What the pod uses of Secrets by keys that they do not have, as the kubelet says."""
+    said = [text(c.waiting.get("message")) for c in containers(failing.pod)]
+    said += [e.message for e in failing.about if e.reason in NOT_FOUND]
+    told = " ".join(m for m in said if missing_part(m) is MissingPart.KEY)
+    return [use for use in mounts_of(failing.pod, "Secret") if use.key and speaks_of(told, use.key)]
 
 
 def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[str]:
@@ -167,16 +174,15 @@ def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[
 
 def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosis:
     facts, workload = failing.facts, failing.workload
-    existed = ref.kind == "ConfigMap" and (
-        part is MissingPart.KEY or structure.was_available(facts, workload)
-    )
+    is_map, is_key = ref.kind == "ConfigMap", part is MissingPart.KEY
+    existed = is_map and (is_key or structure.was_available(facts, workload))
     remedies = {Remedy.RESTORE_CONFIGURATION} if existed else set()
-    if ref.kind == "ConfigMap" and part is MissingPart.KEY:
+    if is_map and is_key:
         remedies.add(Remedy.PATCH_CONFIGURATION)
     rollout = structure.rollout_of(facts, workload)
     if rollout and not structure.made_by(facts, failing.pod, rollout.newest):
         remedies.clear()  # the newest revision may ask for something else
-    elif rollout and rollout.touches("olumes", "env") and not _asked_before(facts, rollout, ref, part):
+    elif rollout and rollout.touches("olumes", "env") and not _asked_before(failing, rollout, ref, part):
         remedies = remedies - {Remedy.RESTORE_CONFIGURATION} | {Remedy.ROLL_BACK}  # no former state has it
     what = "is missing (not found)" if part is MissingPart.OBJECT else "lacks a key that they use"
     blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
@@ -208,11 +214,15 @@ def _misspelt(facts: ClusterFacts, ref: ObjectRef, workload: ObjectRef) -> list[
     return [workload] if ref.name not in names and get_close_matches(ref.name, names, 1, 0.7) else []
 
 
-def _asked_before(facts: ClusterFacts, rollout: structure.Rollout, ref: ObjectRef, part: MissingPart) -> bool:
-    """True if the revision before asks for what is missing, too."""
-    before = template_of(rollout.previous)
+def _asked_before(failing: FailingPod, rollout: structure.Rollout, ref: ObjectRef, part: MissingPart) -> bool:
+    """True if the revision before asks for what is missing, too. That it finds its keys of a Secret, its pods show."""
+    facts, before = failing.facts, template_of(rollout.previous)
     if part is MissingPart.KEY and ref.kind == "ConfigMap":
         return bool(missing_keys(before, ref.name, facts.get(ref)))
+    if part is MissingPart.KEY and both_run(facts, failing.workload, rollout):
+        lacking = {use.key for use in _keys_lacking(failing) if use.source == ref}
+        former = {use.key for use in mounts_of(before, ref.kind) if use.source.name == ref.name}
+        return not lacking or not lacking.isdisjoint(former)
     used = references_of(mapping(before.get("spec")))
     return ref.name in {*used.config_maps, *used.secrets, *used.claims}
 
@@ -222,9 +232,7 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
     about, workload, facts = failing.about, failing.workload, failing.facts
     attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
     mount = [e for e in about if e.reason == "FailedMount"]
-    claims = [
-        structure.ref_to("PersistentVolumeClaim", name, workload.namespace) for name in _used(failing).claims
-    ]
+    claims = claims_of(failing.pod, workload.namespace)
     if attach:
         what = f"A volume of {failing.ref} is not ready on its node ({attach[-1].reason} x{attach[-1].count})"
         found = replace(_waiting(failing, Cause.VOLUME, what, *claims), strength=Strength.TIMED)

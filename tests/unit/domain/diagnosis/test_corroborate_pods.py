@@ -370,6 +370,30 @@ async def test_a_map_that_only_an_earlier_revision_misses():
     assert not (await first(*api, conf, newest, about=api[0])).remedies
 
 
+def using(*keys):
+    """Variables from these keys of a Secret."""
+    refs = [{"secretKeyRef": {"name": "auth", "key": key}} for key in keys]
+    return {"env": [{"name": f"V{n}", "valueFrom": ref} for n, ref in enumerate(refs)]}
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "remedies"),
+    [
+        (["token"], running(), {Remedy.ROLL_BACK}),
+        (["token", "api-token"], running(), set()),  # the key was removed since
+        (["token"], None, set()),  # whether it still has the former key is not known
+    ],
+)
+async def test_a_key_of_a_secret_that_only_the_newest_revision_asks_for(before, status, remedies):
+    said = "couldn't find key api-token in Secret shop/auth"
+    api = workload(status=waiting("CreateContainerConfigError", said), **using("token", "api-token"))
+    api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    former = replica_set(api[0], "zz", 1, **using(*before))
+    old = [pod_of(former, "api", "p0", status=status, **using(*before))] if status else []
+    found = await first(*api, former, *old, about=api[0])
+    assert (found.object.name, found.remedies) == ("auth", remedies)
+
+
 async def test_a_secret_that_the_kubelet_misses():
     api = mounting("secret", secretName="tls")
     said = event(api[2], "FailedMount", 'MountVolume.SetUp failed for volume "v": secret "tls" not found')
