@@ -53,9 +53,8 @@ def starting_findings(failing: FailingPod) -> Iterator[Diagnosis]:
 
 def _waits(pod: Manifest) -> bool:
     """True if no container of the pod runs yet although it has a node."""
-    if not dig(pod, "spec", "nodeName") or dig(pod, "status", "phase") != "Pending":
-        return False
-    return not any(c.running for c in containers(pod))
+    begun = dig(pod, "spec", "nodeName") and dig(pod, "status", "phase") == "Pending"
+    return bool(begun) and not any(c.running for c in containers(pod))
 
 
 def _image(failing: FailingPod, container: Container) -> Diagnosis:

@@ -25,7 +25,7 @@ from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.verdict.approval.factors import Proof, unsettled
 from worker.domain.verdict.effects import hindrance
-from worker.domain.verdict.origins import futile_parameter, parameter_origins
+from worker.domain.verdict.origins import futile_parameter, growth_of, parameter_origins, values_of
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 
 SOURCE = "corroboration"
@@ -104,7 +104,7 @@ class Corroborator:
         if not verdict.confirmed or verdict.finding is None or claim.action is None:
             return verdict
         futile = futile_parameter(accepted, verdict.finding, facts)
-        kept = hindrance(facts, claim.action, verdict.finding)
+        kept = hindrance(facts, claim.action, verdict.finding, growth_of(accepted, verdict.finding, facts))
         why = f"the value of {futile} would not fix this" if futile else kept
         told = f"{verdict.reason} However, {why}."
         return replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if why else verdict
@@ -144,9 +144,8 @@ def without_settled_doubts(verdict: Verdict | None, found: Corroborated) -> Verd
     """The verdict, without the approval factors that the state which confirms the answer settles."""
     if not isinstance(verdict, Accepted):
         return verdict
-    return replace(
-        verdict, approval_factors=unsettled(verdict.approval_factors, set(_proofs(verdict, found)))
-    )
+    left = unsettled(verdict.approval_factors, set(_proofs(verdict, found)))
+    return replace(verdict, approval_factors=left)
 
 
 def _proofs(accepted: Accepted, found: Corroborated) -> Iterator[Proof]:
@@ -177,9 +176,8 @@ def claim_of(accepted: Accepted) -> Claim:
     """The claim of an accepted answer."""
     targets, flow = (accepted.target,) if accepted.target else (), accepted.workflow
     numbers = (_number(accepted, "REVISION"), _number(accepted, "REPLICAS"))
-    return Claim(
-        accepted.affected, ProposedAction(flow, targets, *numbers) if flow else None, actionable(accepted)
-    )
+    action = ProposedAction(flow, targets, *numbers) if flow else None
+    return Claim(accepted.affected, action, actionable(accepted))
 
 
 def _number(accepted: Accepted, word: str) -> int | None:
@@ -187,9 +185,7 @@ def _number(accepted: Accepted, word: str) -> int | None:
 
     One that is left out has its default.
     """
-    declared = accepted.workflow.parameters if accepted.workflow else ()
-    values = {p.name: p.default for p in declared} | dict(accepted.parameters)
-    found = [str(v) for n, v in values.items() if word in n.upper() and v is not None]
+    found = [str(v) for n, v in values_of(accepted).items() if word in n.upper() and v is not None]
     return int(found[0]) if len(found) == 1 and WHOLE.fullmatch(found[0]) else None
 
 

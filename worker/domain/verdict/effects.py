@@ -32,11 +32,11 @@ ROLLED_OUT = frozenset(
 )  # fmt: skip
 """Remedies that reach the pods of a workload by a rollout."""
 GROWTH = 2.0
-"""How much room a larger limit needs. The growth itself may be unknown here: the workflow chooses it."""
+"""How much room a larger limit needs, unless the answer says how much it grows."""
 
 
-def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:
-    """Return what would keep the action from taking effect, else ""."""
+def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis, growth: float = GROWTH) -> str:
+    """Return what would keep the action from taking effect, else "". `growth`: how many times a limit grows."""
     offered = remedies_of(action.workflow.action_type)
     meant, reverted = offered & finding.remedies, Remedy.REVERT_SOURCE in offered
     by_pod = bool(action.targets) and all(ref.kind == "Pod" for ref in action.targets)
@@ -71,7 +71,7 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
     homes = [m for ref in finding.subjects if ref.kind in WORKLOADS and (m := facts.get(ref))]
     if not homes or not meant & MADE:
         return ""
-    spec, own = _spec_made(facts, homes[0], meant, finding), structure.pod_spec_of(homes[0])
+    spec, own = _spec_made(facts, homes[0], meant, finding, growth), structure.pod_spec_of(homes[0])
     surges = not by_pod and Remedy.ROLL_BACK not in meant and _surges(homes[0])
     known = own if Remedy.ROLL_BACK in meant else {}
     lack = _lack(facts, homes[0], spec, known, alone=surges and Remedy.RESTART in meant)
@@ -81,7 +81,7 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -
 
 
 def _spec_made(
-    facts: ClusterFacts, workload: Manifest, meant: frozenset[Remedy], finding: Diagnosis
+    facts: ClusterFacts, workload: Manifest, meant: frozenset[Remedy], finding: Diagnosis, growth: float
 ) -> dict[str, Any]:
     """The spec of the pods that an action makes of a workload: a former one, or the present one, maybe with more memory."""
     if Remedy.ROLL_BACK in meant:
@@ -90,7 +90,7 @@ def _spec_made(
     failing = (c for c in structure.container_specs(spec) if c.get("name") == finding.container)
     for container in failing if Remedy.INCREASE_MEMORY in meant else ():
         amounts = mapping(container.get("resources"))
-        limits = {**mapping(amounts.get("limits")), "memory": str(int(_memory(container) * GROWTH))}
+        limits = {**mapping(amounts.get("limits")), "memory": str(int(_memory(container) * growth))}
         container["resources"] = {**amounts, "limits": limits}
     return spec
 
@@ -149,11 +149,9 @@ def _exceed(bounds: Manifest, containers: Sequence[Manifest], pod: Mapping[str, 
     """True if an entry of a LimitRange does not admit the limits of containers, or the amounts of their pod."""
     most, ratio = (quantity(dig(bounds, k, "memory")) or math.inf for k in ("max", "maxLimitRequestRatio"))
     limits = [(_memory(c), ratio * (_memory(c, "requests") or math.inf)) for c in containers]
-    kept = {
-        "Pod": pod.get("limits.memory", 0.0) > most,
-        "Container": any(limit > min(most, top) for limit, top in limits),
-    }
-    return kept.get(text(bounds.get("type")), False)
+    if bounds.get("type") == "Pod":
+        return pod.get("limits.memory", 0.0) > most
+    return bounds.get("type") == "Container" and any(limit > min(most, top) for limit, top in limits)
 
 
 def _surges(workload: Manifest) -> bool:

@@ -21,6 +21,7 @@ from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Parameter
 from worker.domain.verdict.checks.targets import target_part
+from worker.domain.verdict.effects import GROWTH
 from worker.domain.verdict.verdict import Accepted
 
 MAX_GROWTH = 2.0
@@ -52,7 +53,7 @@ def parameter_origins(
         return {}
     check = _Check(accepted, finding, facts) if finding else None
     origins = {}
-    for name, value in _values(accepted).items():
+    for name, value in values_of(accepted).items():
         harmless = check is None or not check.misses(name.upper(), value)
         if target_part(name) or (check is not None and check.holds(name.upper(), value)):
             origin = ParameterOrigin.CODE
@@ -68,11 +69,18 @@ def parameter_origins(
 def futile_parameter(accepted: Accepted, finding: Diagnosis, facts: ClusterFacts) -> str:
     """The first parameter with whose value the workflow would not act on the finding; empty if there is none."""
     check = _Check(accepted, finding, facts)
-    values = {n: v for n, v in _values(accepted).items() if not target_part(n)} if accepted.workflow else {}
+    values = {n: v for n, v in values_of(accepted).items() if not target_part(n)} if accepted.workflow else {}
     return next((name for name, value in values.items() if check.misses(name.upper(), value)), "")
 
 
-def _values(accepted: Accepted) -> dict[str, Any]:
+def growth_of(accepted: Accepted, finding: Diagnosis, facts: ClusterFacts) -> float:
+    """How many times its present value the answer makes a size; the usual growth if it leaves that to the workflow."""
+    check = _Check(accepted, finding, facts)
+    sizes = (size for name, value in values_of(accepted).items() for size in check.sizes(name.upper(), value))
+    return next((wanted / now for now, wanted in sizes if now), GROWTH)
+
+
+def values_of(accepted: Accepted) -> dict[str, Any]:
     """The values with which the workflow would run, defaults included."""
     declared = accepted.workflow.parameters if accepted.workflow else ()
     return {p.name: p.default for p in declared if p.default is not None} | dict(accepted.parameters)
@@ -108,10 +116,8 @@ class _Check:
         It is at most twice the present value (or 1 if that is 0), or at most the value in the revision to roll
         back to.
         """
-        now, wanted = self.now(name), quantity(value)
-        if now is None or wanted is None:
-            return False
-        return now < wanted <= max(now * MAX_GROWTH or 1, self.before(name) or 0)
+        sizes, before = self.sizes(name, value), self.before(name) or 0
+        return any(now < wanted <= max(now * MAX_GROWTH or 1, before) for now, wanted in sizes)
 
     def misses(self, name: str, value: Any) -> bool:
         """True if the value is known to repair nothing.
@@ -125,10 +131,8 @@ class _Check:
             return value not in meant
         if not isinstance(value, str) and not any(word in name for word in ("REPLICA", "FACTOR", "SECOND")):
             return False  # a number whose unit is not known
-        now, wanted = self.now(name), quantity(value)
-        if now is None or wanted is None:
-            return False
-        return not now < wanted <= max(max(now, 1.0) * MAX_EXCESS, self.before(name) or 0)
+        sizes, before = self.sizes(name, value), self.before(name) or 0
+        return any(not now < wanted <= max(max(now, 1.0) * MAX_EXCESS, before) for now, wanted in sizes)
 
     def meant(self, name: str) -> set[Any]:
         """The names that a parameter of this name may have here; empty if that is not known."""
@@ -142,6 +146,11 @@ class _Check:
         kinds = {kind_named(word) for word in name.split("_")}
         subjects = self.finding.subjects
         return {r.name for r in subjects if r.kind in kinds or r.kind.upper() in name.replace("_", "")}
+
+    def sizes(self, name: str, value: Any) -> list[tuple[float, float]]:
+        """The present size and the one that the parameter sets; none if they are not known."""
+        now, wanted = self.now(name), quantity(value)
+        return [] if now is None or wanted is None else [(now, wanted)]
 
     def now(self, name: str) -> float | None:
         """Return the present value, in the target, of the size that the parameter sets.
@@ -166,7 +175,7 @@ class _Check:
 
     def limit(self, resource: str, specs: list[dict[str, Any]]) -> Any:
         """The limit of the container that the answer names, or of the only one."""
-        given = [value for name, value in _values(self.accepted).items() if "CONTAINER" in name.upper()]
+        given = [value for name, value in values_of(self.accepted).items() if "CONTAINER" in name.upper()]
         chosen = [spec for spec in specs if spec.get("name") in given] if given else specs
         return dig(chosen[0], "resources", "limits", resource) if len(chosen) == 1 else None
 

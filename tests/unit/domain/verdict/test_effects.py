@@ -12,14 +12,21 @@ from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy, stated
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.verdict.effects import hindrance
+from worker.domain.verdict.effects import GROWTH, hindrance
 
 LIMITED = {"resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}}}
 GROW, BACK = "IncreaseMemoryLimits", "RollbackDeployment"
 
 
 async def hindered(
-    *manifests, action=GROW, also=(), remedy=Remedy.INCREASE_MEMORY, revision=0, targets=None, replicas=None
+    *manifests,
+    action=GROW,
+    also=(),
+    remedy=Remedy.INCREASE_MEMORY,
+    revision=0,
+    targets=None,
+    replicas=None,
+    growth=GROWTH,
 ):
     """Whether something keeps the action on the first object, or on its targets, from taking effect."""
     ref = reference(manifests[0])
@@ -28,7 +35,7 @@ async def hindered(
     found = replace(found, container="app", revision=revision)
     proposed = claim(manifests[0], action, targets=targets or (ref,), replicas=replicas).action
     investigator = Investigator(MemoryCluster(manifests))
-    return bool(await investigator.conclude(ClusterFacts(), lambda f: hindrance(f, proposed, found)))
+    return bool(await investigator.conclude(ClusterFacts(), lambda f: hindrance(f, proposed, found, growth)))
 
 
 def api(**spec):
@@ -254,6 +261,11 @@ async def test_only_nodes_that_take_the_pod_have_its_memory():
     small = node("a", labels={"pool": "small"}, allocatable={"memory": "100Mi"})
     assert await hindered(*made, small, node("b"))
     assert not await hindered(*made, node("a", labels={"pool": "small"}), node("b"))
+
+
+@pytest.mark.parametrize(("growth", "kept"), [(1.5, False), (1.6, True), (4.0, True)])
+async def test_a_larger_limit_needs_the_room_that_the_answer_asks_for(growth, kept):
+    assert await hindered(*api(), node(allocatable={"memory": "100Mi"}), growth=growth) is kept
 
 
 RESTART = {"action": "RestartDeployment", "remedy": Remedy.RESTART}

@@ -14,7 +14,8 @@ from worker.domain.diagnosis.facts import ClusterFacts, Question
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.workflows import Parameter, Workflow
 from worker.domain.verdict.answers.answer import Answer
-from worker.domain.verdict.origins import parameter_origins
+from worker.domain.verdict.effects import GROWTH
+from worker.domain.verdict.origins import growth_of, parameter_origins
 from worker.domain.verdict.verdict import Accepted
 
 CODE, DEFAULT, MODEL = ParameterOrigin.CODE, ParameterOrigin.CATALOG_DEFAULT, ParameterOrigin.MODEL
@@ -99,6 +100,19 @@ GROWING = [
 )
 async def test_a_size_grows_to_at_most_the_double(action, remedy, name, target, value, origin):
     assert await origins(action, remedy, {name: value}, target) == {name: origin}
+
+
+@pytest.mark.parametrize(
+    ("given", "growth"),
+    [({"MEMORY_LIMIT": "768Mi"}, 3.0), ({"MEMORY_INCREASE_FACTOR": 1.5}, 1.5), ({"OTHER": "768Mi"}, GROWTH), ({}, GROWTH)],
+)  # fmt: skip
+async def test_the_growth_that_the_answer_asks_for(given, growth):
+    workflow = Workflow("w", "IncreaseMemoryLimits", parameters=tuple(map(Parameter, given)))
+    answer = Answer("It fails.", "high")
+    accepted = Accepted(answer, "high", "", API, API, workflow=workflow, target=API, parameters=given)
+    found = Diagnosis(Cause.OUT_OF_MEMORY, API, "It fails.", remedies=frozenset({Remedy.INCREASE_MEMORY}))
+    investigator = Investigator(MemoryCluster(objects(*ONE)))
+    assert await investigator.conclude(ClusterFacts(), lambda f: growth_of(accepted, found, f)) == growth
 
 
 @pytest.mark.parametrize(("action", "remedy", "name", "target"), [g[:4] for g in GROWING])
