@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, replace
 
 from worker.domain.cluster.changes import revision_number
-from worker.domain.cluster.fields import dig, owner_of, referred
+from worker.domain.cluster.fields import dig, owner_of, referred, whole
 from worker.domain.cluster.pods import pod_failing, pod_restarts
 from worker.domain.diagnosis.actions import EDITING, ProposedAction, misfit, remedies_of
 from worker.domain.diagnosis.causes import Diagnosis, Strength, named
@@ -102,8 +102,8 @@ def _names_of(facts: ClusterFacts, claim: Claim) -> set[tuple[str, str, str]]:
 
 
 def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:
-    scales = finding.object.kind in {"Deployment", "StatefulSet"}
-    replicas = dig(facts.get(finding.object), "spec", "replicas") if scales else None
+    scaled = facts.get(finding.object) if finding.object.kind in {"Deployment", "StatefulSet"} else None
+    replicas = whole(dig(scaled, "spec", "replicas")) if scaled else None
     changed = (*action.targets, finding.object)
     keeper = next((o for ref in changed if (o := _custom_owner(facts, ref))), None)
     if keeper and remedies_of(action.workflow.action_type) & EDITING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.domain.cluster.conditions import condition, holds
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, strings, text
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, sequence, strings, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of, selects
@@ -94,10 +94,10 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
     for blocked in found if known else ():
         if blocked.kinds == {Obstacle.TAINT} and not own and blocked.node not in waiting:
             what = f"taint {' and '.join(blocked.taints)}"
-            tainted = _node_finding(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
+            tainted = _of_node(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
             yield replace(tainted, taint=blocked.taints[0]) if len(blocked.taints) == 1 else tainted
         elif blocked.kinds == {Obstacle.CORDON}:
-            yield _node_finding(workload, blocked.node, "cordon", Remedy.UNCORDON, pod)
+            yield _of_node(workload, blocked.node, "cordon", Remedy.UNCORDON, pod)
     keepers = {Obstacle.CORDON, Obstacle.NOT_READY} | (set() if full else {Obstacle.TAINT})
     if known and any(len(k) == 1 and k <= keepers for k in kinds):
         return
@@ -116,7 +116,7 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
         used_up = _finding(workload, pod, f"the nodes already {why} as allowed", {Remedy.ADD_CAPACITY})
         yield replace(used_up, strength=Strength.TIMED)
     elif workers and not known:
-        modes = {mode for claim in claims for mode in dig(claim, "spec", "accessModes") or ()}
+        modes = {mode for claim in claims for mode in modes_of(claim)}
         yield from _placement_rules(workload, pod, modes)
 
 
@@ -185,9 +185,7 @@ def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]
     return replace(stated(Cause.NOT_SCHEDULABLE, workload, told, remedies, SIGNALS, (ref,)), reads=(ref,))
 
 
-def _node_finding(
-    workload: ObjectRef, node: ObjectRef, what: str, remedy: Remedy, pod: Manifest
-) -> Diagnosis:
+def _of_node(workload: ObjectRef, node: ObjectRef, what: str, remedy: Remedy, pod: Manifest) -> Diagnosis:
     found = _finding(workload, pod, "", {remedy})
     told = f"Only the {what} of {node} keeps the pods of {workload} off it."
     return replace(found, object=node, sentence=told, also=(workload,), reads=(reference(pod), node))
@@ -197,6 +195,11 @@ def claims_of(pod: Manifest, namespace: str) -> list[ObjectRef]:
     """The claims that a pod uses."""
     names = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
     return [structure.ref_to("PersistentVolumeClaim", name, namespace) for name in names]
+
+
+def modes_of(claim: Manifest | None) -> list[str]:
+    """The access modes of a claim."""
+    return list(map(text, sequence(dig(claim, "spec", "accessModes"))))
 
 
 def places_of(facts: ClusterFacts, claim: Manifest | None) -> list[dict[str, Any]]:
@@ -281,7 +284,7 @@ def _term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str)
     """True if a node meets one node selector term; operators that compare numbers count as met."""
     parts = (("matchExpressions", labels), ("matchFields", {"metadata.name": name}))
     asked = [(e, has) for field, has in parts for e in mappings(term.get(field))]
-    exact = [(e, has) for e, has in asked if e.get("operator") not in {"Gt", "Lt"}]
+    exact = [(e, has) for e, has in asked if text(e.get("operator")) not in {"Gt", "Lt"}]
     return all(selects({"matchExpressions": [e]}, has) for e, has in exact)
 
 
@@ -324,7 +327,7 @@ def used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]] | None:
     used: dict[str, dict[str, float]] = {}
     for pod in pods.items:
         node = text(dig(pod, "spec", "nodeName"))
-        if not node or dig(pod, "status", "phase") in {"Succeeded", "Failed"}:
+        if not node or text(dig(pod, "status", "phase")) in {"Succeeded", "Failed"}:
             continue
         for name, value in requests_of(mapping(pod.get("spec"))).items():
             used.setdefault(node, {})[name] = used.get(node, {}).get(name, 0.0) + value

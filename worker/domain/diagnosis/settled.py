@@ -64,7 +64,7 @@ def _wanted(workload: Manifest | None) -> int:
     observed, generation = dig(status, "observedGeneration"), meta(workload).get("generation")
     outdated = generation is not None and observed != generation
     done = all(dig(status, field) == replicas for field in ("replicas", "readyReplicas"))
-    return replicas if done and not outdated and dig(status, "updatedReplicas") in {None, replicas} else 0
+    return replicas if done and not outdated and dig(status, "updatedReplicas") in (None, replicas) else 0
 
 
 def _ready_since(pod: Manifest) -> Iterable[datetime | None]:

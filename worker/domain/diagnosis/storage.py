@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worker.domain.cluster.conditions import holds
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, sequence, text
 from worker.domain.cluster.pods import containers
 from worker.domain.diagnosis import scheduling
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named, stated
@@ -111,7 +111,7 @@ def _bound(
     ]
     if not fitting:
         asked = [e for term in terms for e in mappings(term.get("matchExpressions"))]
-        values = ", ".join(text(value) for e in asked for value in e.get("values") or ())
+        values = ", ".join(text(value) for e in asked for value in sequence(e.get("values")))
         where = f"no node that takes its pod (its node affinity asks for {values})"
         local = "kubernetes.io/hostname" in str(terms)
         remedies = {Remedy.RECREATE_CLAIM} if local and not usable else {Remedy.ADD_CAPACITY}

@@ -20,6 +20,7 @@ from worker.domain.cluster.fields import (
     name_of,
     pod_template,
     reference,
+    sequence,
     strings,
     text,
     whole,
@@ -168,7 +169,7 @@ def written_in(spec: dict[str, Any]) -> Iterator[str]:
     """Yield plain settings, commands and arguments of the containers of a pod spec."""
     for container in container_specs(spec):
         yield from (text(variable.get("value")) for variable in mappings(container.get("env")))
-        yield from map(text, [*(container.get("command") or []), *(container.get("args") or [])])
+        yield from map(text, [*sequence(container.get("command")), *sequence(container.get("args"))])
 
 
 def sick_containers(pod: Manifest) -> Iterator[Container]:

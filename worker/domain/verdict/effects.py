@@ -18,7 +18,7 @@ from worker.domain.diagnosis.causes import Diagnosis, Remedy
 from worker.domain.diagnosis.controllers import autoscalers_of
 from worker.domain.diagnosis.creation import amounts_of, applies, exhausted
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
-from worker.domain.diagnosis.scheduling import matches_node
+from worker.domain.diagnosis.scheduling import matches_node, modes_of
 from worker.domain.diagnosis.starting import missing_keys
 from worker.domain.values.objects import Manifest
 from worker.domain.verdict.leaving import ON_NODES, crowded, node_hindrance, placed
@@ -109,7 +109,7 @@ def _lack(
         absent = (kind, name) in needed and facts.presence(used) is Presence.ABSENT
         if absent or dig(found, "status", "phase") == "Lost" or meta(found).get("deletionTimestamp"):
             yield f"its pods need {used}, which is gone or being deleted"
-        if alone and "ReadWriteOncePod" in (dig(found, "spec", "accessModes") or ()):
+        if alone and "ReadWriteOncePod" in modes_of(found):
             yield f"{used} is for one pod only, and the present one goes last"
     maps = [structure.ref_to("ConfigMap", name, ref.namespace) for name in references_of(spec).config_maps]
     lacking = [m for m in maps if missing_keys({"spec": spec}, m.name, facts.get(m))]

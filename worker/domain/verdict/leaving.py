@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from worker.domain.cluster.conditions import holds
-from worker.domain.cluster.fields import controller_of, dig, mapping, mappings, meta, reference, whole
+from worker.domain.cluster.fields import controller_of, dig, mapping, mappings, meta, reference, text, whole
 from worker.domain.cluster.pods import ENDED
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import scheduling, structure
@@ -26,8 +26,8 @@ def node_hindrance(facts: ClusterFacts, node: Manifest, meant: frozenset[Remedy]
     """Return why an action on a node would not help. The pods of one that does not work are down: any move is a gain."""
     ref, works, drains = reference(node), holds(node, "Ready"), Remedy.DRAIN in meant
     listed = facts.list("Pod", node=ref.name)
-    held = [pod for pod in listed.items if dig(pod, "status", "phase") not in ENDED]
-    here = [pod for pod in held if controller_of(pod).get("kind") not in STAYING]
+    held = [pod for pod in listed.items if text(dig(pod, "status", "phase")) not in ENDED]
+    here = [pod for pod in held if text(controller_of(pod).get("kind")) not in STAYING]
     others = [n for n in facts.list("Node").items if reference(n) != ref]
     alike = [{"spec": {"tolerations": dig(pod, "spec", "tolerations")}} for pod in here] or [{}]
     fit = (all if drains and works else any)(placed(facts, here if drains else alike, others))
@@ -74,8 +74,8 @@ def _places_of_claims(facts: ClusterFacts, pod: Manifest) -> list[list[dict[str,
     """The node selector terms of each volume that is bound to a claim of the pod."""
     claims = {(c.namespace, c.name) for c in scheduling.claims_of(pod, reference(pod).namespace)}
     volumes = facts.list("PersistentVolume").items if claims else ()
-    users = [(volume, mapping(dig(volume, "spec", "claimRef"))) for volume in volumes]
-    bound = [volume for volume, user in users if (user.get("namespace"), user.get("name")) in claims]
+    users = [(v, [text(dig(v, "spec", "claimRef", key)) for key in ("namespace", "name")]) for v in volumes]
+    bound = [volume for volume, user in users if tuple(user) in claims]
     return [scheduling.places_of_volume(volume) for volume in bound]
 
 

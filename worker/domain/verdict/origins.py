@@ -126,7 +126,7 @@ class _Check:
         image, or a size that does not grow, or grows beyond measure.
         """
         if self.finding.cause is Cause.IMAGE and "IMAGE" in name:
-            return value in {spec.get("image") for spec in self.specs()}
+            return value in [spec.get("image") for spec in self.specs()]
         if isinstance(value, str) and quantity(value) is None and (meant := self.meant(name)):
             return value not in meant
         if not isinstance(value, str) and not any(word in name for word in ("REPLICA", "FACTOR", "SECOND")):

@@ -121,6 +121,13 @@ async def test_a_dependency_that_is_scaled_to_zero():
     assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
 
 
+async def test_a_number_of_replicas_that_is_no_number():
+    api = workload()
+    api[0]["spec"]["replicas"] = "two"
+    more = claim(api[0], "ScaleReplicas", replicas=2)
+    assert (await judged(*api, about=api[0], claim=more)).doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
 async def test_a_dependency_that_was_scaled_to_zero_long_ago_supports_no_action():
     api, db = client(), workload("db")[:2]
     db[0]["spec"]["replicas"] = 0

@@ -158,3 +158,9 @@ async def test_a_condition_of_a_node_that_is_not_known_is_no_contrary(number, st
 )
 async def test_what_cannot_be_read_states_nothing(signal, spoken_of, kind):
     assert await since(signal, spoken_of, fail=kind) is None
+
+
+@pytest.mark.parametrize("updated", [[], {}, "2"])
+async def test_a_number_of_updated_pods_that_is_no_number(updated):
+    odd = ("Deployment", lambda manifest: manifest["status"].update(updatedReplicas=updated))
+    assert await since(API, "KubePodNotReady", odd) is None

@@ -337,3 +337,21 @@ async def test_an_autoscaler_puts_back_a_smaller_number_of_replicas():
     assert await hindered(*made, scaler, replicas=1, **down)
     assert not await hindered(*made, replicas=1, **down)
     assert not await hindered(*made, scaler, replicas=0, **down)  # it does not scale from zero
+
+
+ODD = (None, 5, True, [], {}, [[]], [{}], "x", "1e400")
+"""Values of the wrong type, and a quantity that is larger than any number."""
+
+
+@pytest.mark.parametrize("value", ODD)
+async def test_odd_values_in_a_template_are_no_hindrance(value):
+    made = api()
+    made[0]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": value}}
+    assert not await hindered(*made)
+    claim_of_pods = obj("PersistentVolumeClaim", "data", spec={"accessModes": value})
+    made[0]["spec"]["replicas"] = 1
+    made[0]["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    ]
+    restart = {"action": "RestartDeployment", "remedy": Remedy.RESTART}
+    assert not await hindered(*made, claim_of_pods, **restart)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.manifests import obj
 from tests.unit.domain.diagnosis.small_clusters import node
-from tests.unit.domain.verdict.test_effects import api, hindered
+from tests.unit.domain.verdict.test_effects import ODD, api, hindered
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Remedy
 
@@ -142,7 +142,7 @@ APART = {
 )
 async def test_more_pods_than_the_nodes_have_room_for(spec, kept):
     made = api()
-    made[0]["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2"}
+    made[0]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
     up = {"action": "ScaleReplicas", "remedy": Remedy.SCALE_UP}
     assert await hindered(*made, node("b", **spec), **up) is kept
 
@@ -153,3 +153,15 @@ async def test_more_pods_than_there_are_hosts_to_keep_them_apart():
     up = {"action": "ScaleReplicas", "remedy": Remedy.SCALE_UP}
     assert await hindered(*made, node(), guest(), **up)
     assert not await hindered(*made, node(), node("b"), guest(), **up)
+
+
+@pytest.mark.parametrize("value", ODD)
+async def test_odd_values_in_pods_and_volumes_are_no_hindrance(value):
+    odd, pod = guest("odd", place="b"), guest(volumes=[{"persistentVolumeClaim": {"claimName": "data"}}])
+    odd["status"]["phase"] = odd["metadata"]["ownerReferences"][0]["kind"] = value
+    odd["spec"]["containers"][0]["resources"] = {"requests": value}
+    volume = obj("PersistentVolume", "pv", "", spec={"claimRef": {"namespace": value, "name": value}})
+    assert not await left(node("b"), pod, odd, volume)
+    term = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": value, "values": value}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    assert await left(node("b"), guest(affinity={"nodeAffinity": required}))

@@ -245,7 +245,7 @@ async def test_another_object_than_the_one_in_question_fixes_nothing(name, value
     assert found == ({name: MODEL} if futile else {})
 
 
-@pytest.mark.parametrize(("value", "futile"), [("a", True), ("b", False)])
+@pytest.mark.parametrize(("value", "futile"), [("a", True), ("b", False), (["a"], False)])
 async def test_the_present_image_fixes_nothing(value, futile):
     defaults = {"NEW_IMAGE": value}
     found = await origins("FixImage", Remedy.FIX_IMAGE, {}, cause=Cause.IMAGE, defaults=defaults)
