@@ -116,7 +116,7 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
 
 
 def budgets_of(facts: ClusterFacts, listed: Sequence[Manifest]) -> list[Manifest]:
-    """The budgets that count one of the pods."""
+    """The budgets that count one of the pods: no eviction while they allow no disruption."""
     pods = [(reference(p).namespace, structure.labels_of(p)) for p in listed]
     listed = facts.list("PodDisruptionBudget").items
     budgets = [(b, reference(b).namespace, dig(b, "spec", "selector")) for b in listed]

@@ -98,7 +98,7 @@ def workload(
     found += controllers.held_findings(ref, manifest) if manifest and signal and not sick else []
     edges = [Edge(Relation.NODE, node) for node in nodes.nodes_of(sick[:MAX_PODS]) if _worth_node(found)]
     edges += [Edge(Relation.NODE, agent) for pod in sick[:1] for agent in _agents(facts, pod)]
-    unfit = [node for pod in sick[:1] for node in scheduling.unfit_nodes(facts, pod)] if not found else ()
+    unfit = scheduling.unfit_nodes(facts, sick[0]) if sick and not found else []
     edges += [Edge(Relation.NODE, node) for node in unfit]
     if manifest is not None and _missing_pods(facts, ref, manifest):
         edges += list(creation.webhook_edges(facts, ref))
@@ -296,9 +296,8 @@ def _budget(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined
 
 def _node(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(nodes.node_findings(facts, ref))
-    cordoned = dig(manifest, "spec", "unschedulable") is True
-    pods = facts.list("Pod", node=ref.name).items if cordoned and not found else ()
-    budgets = controllers.budgets_of(facts, pods) if pods else ()
+    drained = dig(manifest, "spec", "unschedulable") is True and not found
+    budgets = controllers.budgets_of(facts, facts.list("Pod", node=ref.name).items) if drained else []
     return Examined(found, tuple(Edge(Relation.SELECTED, reference(b)) for b in budgets))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, sequence, strings, text
-from worker.domain.cluster.pods import pod_failing
+from worker.domain.cluster.pods import pod_ended, pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of, selects
 from worker.domain.diagnosis import structure
@@ -327,7 +327,7 @@ def used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]] | None:
     used: dict[str, dict[str, float]] = {}
     for pod in pods.items:
         node = text(dig(pod, "spec", "nodeName"))
-        if not node or text(dig(pod, "status", "phase")) in {"Succeeded", "Failed"}:
+        if not node or pod_ended(pod):
             continue
         for name, value in requests_of(mapping(pod.get("spec"))).items():
             used.setdefault(node, {})[name] = used.get(node, {}).get(name, 0.0) + value

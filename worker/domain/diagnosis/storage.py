@@ -105,11 +105,8 @@ def _bound(
     if not terms or not nodes.complete:
         return
     volume = ref_to("PersistentVolume", text(dig(manifest, "spec", "volumeName")))
-    usable = [n for n in nodes.items if scheduling.meets_one(terms, n)]
-    fitting = [
-        n for n in usable if scheduling.matches_node(mapping(pod.get("spec")), n) and holds(n, "Ready")
-    ]
-    if not fitting:
+    usable, spec = [n for n in nodes.items if scheduling.meets_one(terms, n)], mapping(pod.get("spec"))
+    if not any(scheduling.matches_node(spec, n) and holds(n, "Ready") for n in usable):
         asked = [e for term in terms for e in mappings(term.get("matchExpressions"))]
         values = ", ".join(text(value) for e in asked for value in sequence(e.get("values")))
         where = f"no node that takes its pod (its node affinity asks for {values})"

@@ -75,7 +75,7 @@ def hindrance(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis, g
     surges = not by_pod and Remedy.ROLL_BACK not in meant and _surges(homes[0])
     known = own if Remedy.ROLL_BACK in meant else {}
     lack = _lack(facts, homes[0], spec, known, alone=surges and Remedy.RESTART in meant)
-    excess = _excess(facts, homes[0], spec, one_more=surges or bool(meant & MORE))
+    excess = _excess(facts, homes[0], spec, more=surges or bool(meant & MORE))
     full = ("no node has room",) if meant & MORE and crowded(facts, homes[0], spec) else ()
     return next(chain(lack if meant != {Remedy.INCREASE_MEMORY} else (), excess, full), "")
 
@@ -120,13 +120,11 @@ def _lack(
         yield "its pods fit no node"
 
 
-def _excess(
-    facts: ClusterFacts, workload: Manifest, spec: dict[str, Any], *, one_more: bool
-) -> Iterator[str]:
+def _excess(facts: ClusterFacts, workload: Manifest, spec: dict[str, Any], *, more: bool) -> Iterator[str]:
     """Yield what leaves no room for pods of a spec: for one more, or in place of one of the workload."""
     home, own = reference(workload).namespace, structure.pod_spec_of(workload)
-    now, then = {} if one_more else amounts_of(own), amounts_of(spec)
-    asked = {name: more for name, amount in then.items() if (more := amount - now.get(name, 0.0)) > 0}
+    now, then = {} if more else amounts_of(own), amounts_of(spec)
+    asked = {n: added for n, amount in then.items() if (added := amount - now.get(n, 0.0)) > 0}
     former = {text(c.get("name")): _memory(c) for c in structure.container_specs(own)}
     listed = structure.container_specs(spec)
     grown = [c for c in listed if _memory(c) > former.get(text(c.get("name")), math.inf)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import controller_of, dig, mapping, mappings, meta, reference, text, whole
-from worker.domain.cluster.pods import ENDED
+from worker.domain.cluster.pods import pod_ended
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import scheduling, structure
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
@@ -26,12 +26,14 @@ def node_hindrance(facts: ClusterFacts, node: Manifest, meant: frozenset[Remedy]
     """Return why an action on a node would not help. The pods of one that does not work are down: any move is a gain."""
     ref, works, drains = reference(node), holds(node, "Ready"), Remedy.DRAIN in meant
     listed = facts.list("Pod", node=ref.name)
-    held = [pod for pod in listed.items if text(dig(pod, "status", "phase")) not in ENDED]
-    here = [pod for pod in held if text(controller_of(pod).get("kind")) not in STAYING]
+    moved = (pod for pod in listed.items if not pod_ended(pod))
+    here = [pod for pod in moved if text(controller_of(pod).get("kind")) not in STAYING]
     others = [n for n in facts.list("Node").items if reference(n) != ref]
     alike = [{"spec": {"tolerations": dig(pod, "spec", "tolerations")}} for pod in here] or [{}]
     fit = (all if drains and works else any)(placed(facts, here if drains else alike, others))
-    shut = [b for b in budgets_of(facts, here) if _closed(b, works=works)] if drains and here else []
+    budgets = budgets_of(facts, here) if drains and here else []
+    several = len(budgets) > 1 and any(len(budgets_of(facts, [pod])) > 1 for pod in here)
+    shut = several or any(_closed(budget, works=works) for budget in budgets)
     in_use = Remedy.CORDON in finding.remedies if drains else dig(node, "spec", "unschedulable") is not True
     kept = {
         "has no pods to move": listed.complete and not here and not in_use,
@@ -43,10 +45,13 @@ def node_hindrance(facts: ClusterFacts, node: Manifest, meant: frozenset[Remedy]
 
 
 def _closed(budget: Manifest, *, works: bool) -> bool:
-    """True if a budget lets nobody evict a pod. One of a node that does not work may go if enough others are well."""
-    status = mapping(budget.get("status"))
+    """True if a budget lets nobody evict a pod.
+
+    A pod of a node that does not work may go if enough others are well, or if the budget always lets such pods go.
+    """
+    status, policy = mapping(budget.get("status")), dig(budget, "spec", "unhealthyPodEvictionPolicy")
     few = whole(status.get("currentHealthy")) < whole(status.get("desiredHealthy"))
-    return not whole(status.get("disruptionsAllowed")) and (works or few)
+    return not whole(status.get("disruptionsAllowed")) and (works or (few and policy != "AlwaysAllow"))
 
 
 def crowded(facts: ClusterFacts, workload: Manifest, spec: dict[str, Any]) -> bool:
@@ -63,8 +68,9 @@ def placed(facts: ClusterFacts, pods: Iterable[Manifest], nodes: Sequence[Manife
     for pod in pods:
         places, asked = _places_of_claims(facts, pod), scheduling.requests_of(mapping(pod.get("spec")))
         near = [n for n in nodes if all(scheduling.meets_one(terms, n) for terms in places)]
+        apart = _avoided(facts, pod)
         fitting = (n for n in near if not scheduling.obstacles_of(pod, n, used, ()).kinds)
-        place = next((reference(n).name for n in fitting if not _kept_apart(facts, pod, n)), "")
+        place = next((name for n in fitting if (name := reference(n).name) not in apart), "")
         yield bool(place)
         taken = used.get(place, {})
         used[place] = {**taken, **{name: taken.get(name, 0.0) + more for name, more in asked.items()}}
@@ -79,10 +85,11 @@ def _places_of_claims(facts: ClusterFacts, pod: Manifest) -> list[list[dict[str,
     return [scheduling.places_of_volume(volume) for volume in bound]
 
 
-def _kept_apart(facts: ClusterFacts, pod: Manifest, node: Manifest) -> bool:
-    """True if a pod must not run on the host of another one that is on the node."""
+def _avoided(facts: ClusterFacts, pod: Manifest) -> set[str]:
+    """The nodes that run another pod on whose host the pod must not run."""
     path = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     terms = [t for t in mappings(dig(pod, *path)) if t.get("topologyKey") == HOSTNAME]
-    here, pods = (reference(pod).namespace, reference(node).name), facts.list("Pod").items if terms else ()
-    there = [p for p in pods if (reference(p).namespace, dig(p, "spec", "nodeName")) == here]
-    return any(selects(t.get("labelSelector"), structure.labels_of(p)) for t in terms for p in there)
+    home, pods = reference(pod).namespace, facts.list("Pod").items if terms else ()
+    near = [p for p in pods if reference(p).namespace == home and not pod_ended(p)]
+    kept = [p for p in near if any(selects(t.get("labelSelector"), structure.labels_of(p)) for t in terms)]
+    return {text(dig(p, "spec", "nodeName")) for p in kept}

@@ -165,3 +165,34 @@ async def test_odd_values_in_pods_and_volumes_are_no_hindrance(value):
     term = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": value, "values": value}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     assert await left(node("b"), guest(affinity={"nodeAffinity": required}))
+
+
+async def test_pods_that_have_finished_neither_need_a_place_nor_keep_their_node():
+    done = guest("done", NOBODY)
+    done["status"]["phase"] = "Succeeded"
+    room = node("b", allocatable={"cpu": "3"})
+    assert not await left(room, guest(), done)
+    assert await left(room, done)  # there is nothing to move
+    elsewhere = guest("past", place="b")
+    elsewhere["status"]["phase"] = "Failed"
+    assert not await left(node("b"), guest(affinity=APART), elsewhere)
+
+
+async def test_a_pod_that_two_budgets_count_cannot_be_evicted():
+    status = {"currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2}
+    one, two = (
+        obj("PodDisruptionBudget", name, api_version="policy/v1", spec={"selector": {}}, status=status)
+        for name in ("one", "two")
+    )
+    assert not await left(node("b"), guest(), one)
+    assert await left(node("b"), guest(), one, two)
+    two["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+    assert not await left(node("b"), guest(), one, two)
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("AlwaysAllow", False), ("IfHealthyBudget", True)])
+async def test_a_budget_may_let_pods_of_a_broken_node_go_whatever_is_left(policy, kept):
+    spec = {"selector": {}, "unhealthyPodEvictionPolicy": policy}
+    status = {"currentHealthy": 1, "desiredHealthy": 2, "disruptionsAllowed": 0}
+    budget = obj("PodDisruptionBudget", "keep", api_version="policy/v1", spec=spec, status=status)
+    assert await left(node("b"), guest(ready=False), budget, conditions=DOWN) is kept
