@@ -10,6 +10,9 @@ SUFFIXES = {
 }  # fmt: skip
 QUANTITY = re.compile(r"\s*([+-]?[0-9.]{,64}(?:[eE][+-]?\d\d?)?)\s*([KMGTPE]i|[numkMGTPE]?)(?:B|bytes)?\s*$")
 
+ROUNDING = 1e-6
+"""How far a sum of quantities may be off: less than a thousandth of a core, or a byte."""
+
 
 def quantity(text: object) -> float | None:
     """The value of `16Mi`, `500m`, `1412336Ki`, `2`; None if it is not a quantity.

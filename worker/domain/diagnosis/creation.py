@@ -10,7 +10,7 @@ from worker.domain.cluster.changes import template_of
 from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, reference, sequence, text
 from worker.domain.cluster.pods import pod_failing
-from worker.domain.cluster.quantities import quantity
+from worker.domain.cluster.quantities import ROUNDING, quantity
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, stated
@@ -120,8 +120,8 @@ def _objects(
 def exhausted(quota: Manifest, asked: Mapping[str, float]) -> bool:
     """True if a quota has no room for these amounts, by its own status."""
     hard, used = mapping(dig(quota, "status", "hard")), mapping(dig(quota, "status", "used"))
-    amounts = [(quantity(hard[n]) or 0.0, quantity(used.get(n)) or 0.0, asked.get(n, 0.0)) for n in hard]
-    return any(taken + more > most for most, taken, more in amounts)
+    then = {n: (quantity(used.get(n)) or 0.0) + asked.get(n, 0.0) for n in hard}
+    return any(amount > (quantity(hard[n]) or 0.0) + ROUNDING for n, amount in then.items())
 
 
 def applies(quota: Manifest, spec: Mapping[str, Any]) -> bool:

@@ -148,10 +148,10 @@ def _agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
         return []
     waiting = (*scheduling.withholding(facts, pod), *scheduling.unprepared(facts, pod))
     places = [node.name for node in waiting]
-    if any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod))):
+    home = reference(pod).namespace
+    if any(e.reason == "FailedMount" for e in facts.events(home, reference(pod))):
         places.append(text(dig(pod, "spec", "nodeName")))
-    claims = scheduling.claims_of(pod, reference(pod).namespace)
-    makers = [maker for claim in claims for maker in provisioners(facts, claim)]
+    makers = [maker for claim in scheduling.claims_of(pod, home) for maker in provisioners(facts, claim)]
     agents = [agent for place in places for agent, _ in nodes.failing_agents(facts, place)]
     return [*makers, *scheduling.preparing(facts, pod), *agents]
 

@@ -11,7 +11,7 @@ from typing import Any
 from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, sequence, strings, text
 from worker.domain.cluster.pods import pod_ended, pod_failing
-from worker.domain.cluster.quantities import quantity
+from worker.domain.cluster.quantities import ROUNDING, quantity
 from worker.domain.cluster.references import references_of, selects
 from worker.domain.diagnosis import structure
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, stated
@@ -291,20 +291,25 @@ def _term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str)
 def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
     """The requests of a pod: of its containers and sidecars, or of an init container that asks for more."""
     total: dict[str, float] = {"pods": 1.0}
-    for container in mappings(spec.get("containers")):
-        asked = dig(container, "resources", "requests") or dig(container, "resources", "limits")
-        for name, value in mapping(asked).items():
+    for asked in (mapping(spec.get("overhead")), *map(_requested, mappings(spec.get("containers")))):
+        for name, value in asked.items():
             total[name] = total.get(name, 0.0) + (quantity(value) or 0.0)
     sidecars: dict[str, float] = {}
     largest: dict[str, float] = {}
     for container in mappings(spec.get("initContainers")):
-        for name, value in mapping(dig(container, "resources", "requests")).items():
-            asked = (quantity(value) or 0.0) + sidecars.get(name, 0.0)
-            largest[name] = max(largest.get(name, 0.0), asked)
+        for name, value in _requested(container).items():
+            amount = (quantity(value) or 0.0) + sidecars.get(name, 0.0)
+            largest[name] = max(largest.get(name, 0.0), amount)
             if container.get("restartPolicy") == "Always":
-                sidecars[name] = asked
+                sidecars[name] = amount
     names = {*total, *largest, *sidecars}
     return {n: max(total.get(n, 0.0) + sidecars.get(n, 0.0), largest.get(n, 0.0)) for n in names}
+
+
+def _requested(container: Mapping[str, Any]) -> dict[str, Any]:
+    """The requests of a container: where it states none, its limits, as the API server writes them into pods."""
+    amounts = mapping(container.get("resources"))
+    return {**mapping(amounts.get("limits")), **mapping(amounts.get("requests"))}
 
 
 def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]) -> tuple[str, ...]:
@@ -314,7 +319,7 @@ def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]
         there = quantity(allocatable.get(name))
         if there is None and name in {"cpu", "memory", "pods", "ephemeral-storage"}:
             continue
-        if wanted > (there or 0.0) - used.get(name, 0.0):
+        if wanted and wanted + used.get(name, 0.0) > (there or 0.0) + ROUNDING:
             short.append(name)
     return tuple(short)
 

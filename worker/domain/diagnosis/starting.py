@@ -173,10 +173,9 @@ def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[
 
 def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosis:
     facts, workload = failing.facts, failing.workload
-    is_map, is_key = ref.kind == "ConfigMap", part is MissingPart.KEY
-    existed = is_map and (is_key or structure.was_available(facts, workload))
-    remedies = {Remedy.RESTORE_CONFIGURATION} if existed else set()
-    if is_map and is_key:
+    existed = part is MissingPart.KEY or structure.was_available(facts, workload)
+    remedies = {Remedy.RESTORE_CONFIGURATION} if existed and ref.kind == "ConfigMap" else set()
+    if ref.kind == "ConfigMap" and part is MissingPart.KEY:
         remedies.add(Remedy.PATCH_CONFIGURATION)
     rollout = structure.rollout_of(facts, workload)
     if rollout and not structure.made_by(facts, failing.pod, rollout.newest):

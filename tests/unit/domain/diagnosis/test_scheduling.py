@@ -504,3 +504,18 @@ async def test_a_node_under_pressure_names_who_used_it_up():
     pressed = node(conditions=[{"type": "MemoryPressure", "status": "True"}])
     found = await findings(*greedy, evicted("g", told, owner=greedy[1]), pressed, about=pressed)
     assert {f.object.kind for f in found} == {"Node", "Deployment"}
+
+
+def test_a_template_requests_its_limits_where_it_states_no_request():
+    asked = {"limits": {"memory": "8Gi", "cpu": "2"}, "requests": {"cpu": "1"}}
+    spec = {"containers": [{"resources": asked}], "overhead": {"cpu": "500m"}}
+    assert requests_of(spec) == {"pods": 1.0, "cpu": 1.5, "memory": 8 * 2.0**30}
+    assert requests_of({"initContainers": [{"resources": asked}]})["memory"] == 8 * 2.0**30
+
+
+async def test_a_node_may_be_filled_to_the_last_thousandth_of_a_core():
+    busy = pod("busy", status=running(), spec={"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "900m"}}}]})  # fmt: skip
+    api = pending(resources={"requests": {"cpu": "100m"}})
+    full = node(allocatable={"cpu": "1", "memory": "9Gi", "pods": "9"})
+    found = await findings(*api, busy, full, about=api[0])
+    assert not [f for f in found if Remedy.ADD_CAPACITY in f.remedies]

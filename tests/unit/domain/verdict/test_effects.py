@@ -55,6 +55,14 @@ async def test_a_full_quota_leaves_no_room_to_grow(resource):
     assert not await hindered(*api(), quota({resource: "1"}, {resource: "1"}), action=BACK)
 
 
+async def test_a_quota_may_be_used_up_exactly():
+    made = api()
+    made[0]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m"}}
+    up = {"action": "ScaleReplicas", "remedy": Remedy.SCALE_UP}
+    assert not await hindered(*made, quota({"cpu": "300m"}, {"cpu": "200m"}), **up)
+    assert await hindered(*made, quota({"cpu": "300m"}, {"cpu": "201m"}), **up)
+
+
 def scope(name, operator="Exists", *values):
     return {"matchExpressions": [{"scopeName": name, "operator": operator, "values": list(values)}]}
 
