@@ -107,11 +107,8 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
         return
     used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).config_maps
     there = [m for name in used if (m := facts.get(ref_to("ConfigMap", name, workload.namespace)))]
-    recent = [
-        (m, when)
-        for m in there
-        if (when := changed(m)) and when > since + SAME_CLOCK and failed_after(facts, workload, pod, when)
-    ]
+    later = [(m, when) for m in there if (when := changed(m)) and when > since + SAME_CLOCK]
+    recent = [(m, when) for m, when in later if failed_after(facts, workload, pod, when)]
     remedies = {Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE} if len(recent) == 1 else ()
     for found, when in recent:
         ref, signals = reference(found), observed(facts, workload, pod)

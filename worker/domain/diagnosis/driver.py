@@ -62,9 +62,8 @@ class Investigator:
             return Presence.UNKNOWN
         try:
             if question.kind == LOG:
-                query = LogQuery(
-                    question.namespace, question.name, question.container, previous=question.previous
-                )
+                run = (question.namespace, question.name, question.container)
+                query = LogQuery(*run, previous=question.previous)
                 return tuple(clean_lines(await self.cluster.logs(query)))
             if question.name:
                 named = (question.kind, question.name, question.namespace, question.api_version)
@@ -79,9 +78,8 @@ class Investigator:
     async def _list(self, question: Question) -> Listing:
         kind, limit = question.kind, MAX_EVENTS if question.kind == "Event" else self.budget.page
         selector, keep = _selector(question), KEPT.get(kind)
-        query = ListQuery(
-            kind, question.namespace, question.api_version, field_selector=selector, limit=limit, keep=keep
-        )
+        place = (kind, question.namespace, question.api_version)
+        query = ListQuery(*place, field_selector=selector, limit=limit, keep=keep)
         return await self.cluster.list(query)
 
 

@@ -8,7 +8,7 @@ no question is open or the budget is spent. So rules are pure functions, and con
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -146,6 +146,11 @@ class ClusterFacts:
         asked = {**dict.fromkeys(self.open, Presence.UNKNOWN), **self.answers}
         found = [a for question, a in asked.items() if question.kind in DEPENDED_ON or question.about]
         return any(a is Presence.UNKNOWN or (isinstance(a, Listing) and not a.complete) for a in found)
+
+    def unread(self, kinds: Collection[str]) -> str:
+        """Return which list of objects of these kinds was asked for in vain, else ""."""
+        unknown = (q for q, found in self.answers.items() if found is Presence.UNKNOWN)
+        return next((f"the {q} could not be read" for q in unknown if q.kind in kinds and not q.name), "")
 
     def answer(self, answers: Mapping[Question, ReadResult]) -> None:
         """Add the results of reads. Their questions are no longer open."""

@@ -24,7 +24,7 @@ from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.verdict.approval.factors import Proof, unsettled
-from worker.domain.verdict.effects import hindrance
+from worker.domain.verdict.effects import BOUNDS, hindrance
 from worker.domain.verdict.origins import futile_parameter, growth_of, parameter_origins, values_of
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 
@@ -104,7 +104,8 @@ class Corroborator:
         if not verdict.confirmed or verdict.finding is None or claim.action is None:
             return verdict
         futile = futile_parameter(accepted, verdict.finding, facts)
-        kept = hindrance(facts, claim.action, verdict.finding, growth_of(accepted, verdict.finding, facts))
+        growth = growth_of(accepted, verdict.finding, facts)
+        kept = hindrance(facts, claim.action, verdict.finding, growth) or facts.unread(BOUNDS)
         why = f"the value of {futile} would not fix this" if futile else kept
         told = f"{verdict.reason} However, {why}."
         return replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if why else verdict

@@ -31,6 +31,10 @@ ROLLED_OUT = frozenset(
     {Remedy.ROLL_BACK, Remedy.FIX_IMAGE, Remedy.INCREASE_MEMORY, Remedy.INCREASE_CPU, Remedy.FIX_PROBE, Remedy.RESTART}
 )  # fmt: skip
 """Remedies that reach the pods of a workload by a rollout."""
+BOUNDS = frozenset(
+    {"Node", "Pod", "PersistentVolume", "ResourceQuota", "LimitRange", "PodDisruptionBudget", "HorizontalPodAutoscaler"}
+)  # fmt: skip
+"""Kinds of which each object may keep an action from taking effect: nothing follows from a list that was not read."""
 GROWTH = 2.0
 """How much room a larger limit needs, unless the answer says how much it grows."""
 
