@@ -81,7 +81,7 @@ def _obstructed(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iter
     unbound = [claim for claim in claims if dig(claim, "status", "phase") != "Bound"]
     if not nodes.complete or any(claim is None or not waits_for_pod(facts, claim) for claim in unbound):
         return
-    used, said = used_by_node(facts) or {}, text(condition(pod, "PodScheduled").get("message"))
+    used, said = used_by_node(facts), text(condition(pod, "PodScheduled").get("message"))
     reserved, places = _reserved(facts), [places_of(facts, claim) for claim in claims]
     near = [n for n in nodes.items if all(meets_one(terms, n) for terms in places)]  # to its volumes
     found = [obstacles_of(pod, node, used, reserved) for node in near]
@@ -324,13 +324,10 @@ def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]
     return tuple(short)
 
 
-def used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]] | None:
-    """The requests of running pods by node; None if not all pods of the cluster are known."""
-    pods = facts.list("Pod")
-    if not pods.complete:
-        return None
+def used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]]:
+    """The requests of running pods by node; of a list of pods that was cut, the least that the nodes have to hold."""
     used: dict[str, dict[str, float]] = {}
-    for pod in pods.items:
+    for pod in facts.list("Pod").items:
         node = text(dig(pod, "spec", "nodeName"))
         if not node or pod_ended(pod):
             continue

@@ -58,13 +58,13 @@ def crowded(facts: ClusterFacts, workload: Manifest, spec: dict[str, Any]) -> bo
     """True if no node has a place for one more pod of a workload with this spec."""
     labels = meta(dig(workload, "spec", "template")).get("labels")
     one_more = {"metadata": {"labels": labels, "namespace": reference(workload).namespace}, "spec": spec}
-    nodes = facts.list("Node")
-    return nodes.complete and bool(nodes.items) and not any(placed(facts, [one_more], nodes.items))
+    nodes = facts.list("Node").items
+    return bool(nodes) and not any(placed(facts, [one_more], nodes))
 
 
 def placed(facts: ClusterFacts, pods: Iterable[Manifest], nodes: Sequence[Manifest]) -> Iterator[bool]:
     """Yield whether each of the pods, one after the other, finds a place on one of the nodes by the specs."""
-    used = scheduling.used_by_node(facts) or {}
+    used = scheduling.used_by_node(facts)
     for pod in pods:
         places, asked = _places_of_claims(facts, pod), scheduling.requests_of(mapping(pod.get("spec")))
         near = [n for n in nodes if all(scheduling.meets_one(terms, n) for terms in places)]
