@@ -166,11 +166,6 @@ def pod_restarts(pod: Manifest) -> int:
     return sum(c.restarts for c in containers(pod))
 
 
-def pod_ended(pod: Manifest) -> bool:
-    """True if the pod has finished: it takes no room, and no drain or rule between pods counts it."""
-    return text(dig(pod, "status", "phase")) in ENDED
-
-
 def pod_failing(pod: Manifest) -> bool:
     """True if the pod is in trouble now. Finished pods of Jobs and healthy pods are not failing."""
     status = mapping(dig(pod, "status"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from worker.domain.cluster.conditions import condition, holds
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, sequence, strings, text
-from worker.domain.cluster.pods import pod_ended, pod_failing
+from worker.domain.cluster.pods import ENDED, pod_failing
 from worker.domain.cluster.quantities import ROUNDING, quantity
 from worker.domain.cluster.references import references_of, selects
 from worker.domain.diagnosis import structure
@@ -329,7 +329,7 @@ def used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]]:
     used: dict[str, dict[str, float]] = {}
     for pod in facts.list("Pod").items:
         node = text(dig(pod, "spec", "nodeName"))
-        if not node or pod_ended(pod):
+        if not node or text(dig(pod, "status", "phase")) in ENDED:
             continue
         for name, value in requests_of(mapping(pod.get("spec"))).items():
             used.setdefault(node, {})[name] = used.get(node, {}).get(name, 0.0) + value

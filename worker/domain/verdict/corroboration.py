@@ -104,9 +104,8 @@ class Corroborator:
         if not verdict.confirmed or verdict.finding is None or claim.action is None:
             return verdict
         futile = futile_parameter(accepted, verdict.finding, facts)
-        growth = growth_of(accepted, verdict.finding, facts)
-        kept = hindrance(facts, claim.action, verdict.finding, growth) or facts.unread(BOUNDS)
-        why = f"the value of {futile} would not fix this" if futile else kept
+        kept = hindrance(facts, claim.action, verdict.finding, growth_of(accepted, verdict.finding, facts))
+        why = f"the value of {futile} would not fix this" if futile else kept or facts.unread(BOUNDS)
         told = f"{verdict.reason} However, {why}."
         return replace(verdict, doubt=Doubt.ACTION_DOES_NOT_FIT, reason=told) if why else verdict
 
@@ -162,10 +161,8 @@ def _not_settled(signal: ObjectRef, spoken_of: str, since: datetime | None, befo
     shown = one_line(spoken_of, 80) or "the signal"
     if since is None:
         return f"The status of {signal} does not show that {shown} is over."
-    return (
-        f"The status of {signal} has shown that {shown} is over only since {stamp(since)}; "
-        f"it must have shown this since {stamp(before)}."
-    )
+    late = f"The status of {signal} has shown that {shown} is over only since {stamp(since)}"
+    return f"{late}; it must have shown this since {stamp(before)}."
 
 
 def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from worker.domain.cluster.conditions import holds
 from worker.domain.cluster.fields import controller_of, dig, mapping, mappings, meta, reference, text, whole
-from worker.domain.cluster.pods import pod_ended
+from worker.domain.cluster.pods import ENDED
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import scheduling, structure
 from worker.domain.diagnosis.causes import Diagnosis, Remedy
@@ -26,7 +26,7 @@ def node_hindrance(facts: ClusterFacts, node: Manifest, meant: frozenset[Remedy]
     """Return why an action on a node would not help. The pods of one that does not work are down: any move is a gain."""
     ref, works, drains = reference(node), holds(node, "Ready"), Remedy.DRAIN in meant
     listed = facts.list("Pod", node=ref.name)
-    moved = (pod for pod in listed.items if not pod_ended(pod))
+    moved = (pod for pod in listed.items if text(dig(pod, "status", "phase")) not in ENDED)
     here = [pod for pod in moved if text(controller_of(pod).get("kind")) not in STAYING]
     others = [n for n in facts.list("Node").items if reference(n) != ref]
     alike = [{"spec": {"tolerations": dig(pod, "spec", "tolerations")}} for pod in here] or [{}]
@@ -90,6 +90,6 @@ def _avoided(facts: ClusterFacts, pod: Manifest) -> set[str]:
     path = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     terms = [t for t in mappings(dig(pod, *path)) if t.get("topologyKey") == HOSTNAME]
     home, pods = reference(pod).namespace, facts.list("Pod").items if terms else ()
-    near = [p for p in pods if reference(p).namespace == home and not pod_ended(p)]
+    near = [p for p in pods if reference(p).namespace == home]
     kept = [p for p in near if any(selects(t.get("labelSelector"), structure.labels_of(p)) for t in terms)]
-    return {text(dig(p, "spec", "nodeName")) for p in kept}
+    return {text(dig(p, "spec", "nodeName")) for p in kept if text(dig(p, "status", "phase")) not in ENDED}
