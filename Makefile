@@ -38,7 +38,7 @@ test: install ## Run the quick tests (3 min)
 	$(PYTEST) -n $(JOBS) $(MEASURED) $(QUICK)
 
 test-rest: install ## Run the other tests, then check the coverage of both (run make test MEASURED=... first)
-	$(PYTEST) -n $(REST_JOBS) $(COVERAGE) --cov-append $(OTHERS)
+	$(PYTEST) -n $(REST_JOBS) --dist loadgroup $(COVERAGE) --cov-append $(OTHERS)
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='schemas/*,worker/domain/*' --fail-under=$(DOMAIN_COVERAGE)
 

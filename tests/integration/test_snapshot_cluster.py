@@ -178,9 +178,9 @@ async def test_the_shipped_rights_allow(path: str, status: int) -> None:
         ),
         (
             "GET",
-            "/apis/argoproj.io/v1alpha1/rollouts",
-            "rollouts.argoproj.io",
-            'list resource "rollouts" in API group "argoproj.io" at the cluster scope',
+            "/apis/argoproj.io/v1alpha1/analysisruns",
+            "analysisruns.argoproj.io",
+            'list resource "analysisruns" in API group "argoproj.io" at the cluster scope',
         ),
         (
             "GET",
