@@ -253,7 +253,7 @@ async def same_answers(plain, catalog, context, query, action_type):
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.unmeasured
 async def test_answers_are_those_of_a_walk_over_20000_workflows(url):
     many = many_workflows(await FileCatalog.open(CATALOG), 20_000)
     await push(url, many, {})

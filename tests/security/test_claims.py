@@ -11,7 +11,7 @@ from tests.gate.claims import INCIDENTS, read_incident
 from tests.gate.run import Scene, judge, lenient_catalog
 from worker.adapters.rego_policy import RegorusPolicy, read_files
 
-pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.unmeasured, pytest.mark.timeout(300)]
 CATALOG = lenient_catalog()
 
 

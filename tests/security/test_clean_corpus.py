@@ -25,7 +25,7 @@ from worker.domain.values.workflows import Workflow
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.no_cover,
+    pytest.mark.unmeasured,
     pytest.mark.timeout(900),
     pytest.mark.xdist_group("clean_corpus"),  # what all tests look at is computed once
 ]

@@ -19,7 +19,7 @@ from tests.gate.run import ENVIRONMENTS
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.no_cover,
+    pytest.mark.unmeasured,
     pytest.mark.timeout(900),
     pytest.mark.xdist_group("gate"),  # what all tests look at is computed once
 ]

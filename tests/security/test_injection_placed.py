@@ -31,7 +31,7 @@ from worker.domain.values.conversation import CallUsage, Finish, ModelRequest, R
 from worker.domain.values.workflows import Workflow
 from worker.sandbox.cluster_files import find_logs, read_objects
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.unmeasured
 
 CASES = ("001", "004", "009", "016", "019", "033", "038", "040", "044", "045")
 PLACES = ("log", "annotation", "event", "config", "message", "runbook")

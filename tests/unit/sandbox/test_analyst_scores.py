@@ -56,7 +56,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> FileCatalog:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.unmeasured
 def test_only_the_incident_with_planted_text_is_warned_about() -> None:
     said = injection_warning([]).removesuffix(".").rstrip()
     runs = corpus_runs(large_catalog=False)
@@ -66,7 +66,7 @@ def test_only_the_incident_with_planted_text_is_warned_about() -> None:
 
 @pytest.mark.parametrize("large_catalog", [False, True])
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.unmeasured
 def test_the_corpus_is_scored(large_catalog: bool) -> None:
     found = figures(corpus_runs(large_catalog=large_catalog))
     print(found)
@@ -139,7 +139,7 @@ def _known_signals(ran: Ran) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.unmeasured
 async def test_events_of_an_unrelated_namespace_change_no_answer(tmp_path: Path) -> None:
     """The API server lists them first: by namespace and name, not by time."""
     case = shutil.copytree(CORPUS / "cases" / "025-evictions-node-memory-pressure", tmp_path / "case")

@@ -16,7 +16,7 @@ SAMPLE = 64
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.unmeasured
 async def test_a_sample_keeps_its_verdicts() -> None:
     found = await evaluate(SAMPLE)
     assert len(found) >= 30
@@ -27,7 +27,7 @@ async def test_a_sample_keeps_its_verdicts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.unmeasured
 def test_there_are_enough_variants_of_every_mutation() -> None:
     counted = dict.fromkeys((m.name for m in MUTATIONS), 0)
     for content in read_cases():

@@ -9,7 +9,7 @@ from tests.eval_corroboration import Evaluation, evaluate, load_catalog
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.no_cover,
+    pytest.mark.unmeasured,
     pytest.mark.timeout(600),
     pytest.mark.xdist_group("evaluation"),  # what all tests look at is computed once
 ]
