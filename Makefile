@@ -43,7 +43,7 @@ test-rest: install ## Run the other tests, then check the coverage of both (run 
 	$(BIN)/coverage report --include='schemas/*,worker/domain/*' --fail-under=$(DOMAIN_COVERAGE)
 
 test-all: export HYPOTHESIS_PROFILE := ci
-test-all: ## Run all tests and check the coverage (15 min)
+test-all: ## Run all tests and check the coverage (20 min)
 	@$(MAKE) test MEASURED='$(COVERAGE)'
 	@$(MAKE) test-rest
 
