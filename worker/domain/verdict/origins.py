@@ -74,10 +74,10 @@ def futile_parameter(accepted: Accepted, finding: Diagnosis, facts: ClusterFacts
 
 
 def growth_of(accepted: Accepted, finding: Diagnosis, facts: ClusterFacts) -> float:
-    """How many times its present value the answer makes a size; the usual growth if it leaves that to the workflow."""
+    """How many times its present value the answer makes a size at most; the usual growth if it gives none."""
     check = _Check(accepted, finding, facts)
     sizes = (size for name, value in values_of(accepted).items() for size in check.sizes(name.upper(), value))
-    return next((wanted / now for now, wanted in sizes if now), GROWTH)
+    return max((wanted / now for now, wanted in sizes if now), default=GROWTH)
 
 
 def values_of(accepted: Accepted) -> dict[str, Any]:

@@ -104,7 +104,7 @@ async def test_a_size_grows_to_at_most_the_double(action, remedy, name, target, 
 
 @pytest.mark.parametrize(
     ("given", "growth"),
-    [({"MEMORY_LIMIT": "768Mi"}, 3.0), ({"MEMORY_INCREASE_FACTOR": 1.5}, 1.5), ({"OTHER": "768Mi"}, GROWTH), ({}, GROWTH)],
+    [({"MEMORY_LIMIT": "768Mi"}, 3.0), ({"MEMORY_INCREASE_FACTOR": 1.5}, 1.5), ({"MEMORY_INCREASE_FACTOR": 1.5, "MEMORY_LIMIT": "768Mi"}, 3.0), ({"OTHER": "768Mi"}, GROWTH), ({}, GROWTH)],
 )  # fmt: skip
 async def test_the_growth_that_the_answer_asks_for(given, growth):
     workflow = Workflow("w", "IncreaseMemoryLimits", parameters=tuple(map(Parameter, given)))
